@@ -1,0 +1,338 @@
+"""Typed classes of the own provider's resources, for the program's side.
+
+The provider (folder ``provider/``) holds what stands behind each class. Property names are the
+wire names. An argument is an input; an attribute is an output, unknown in preview where only the
+host can tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pulumi import CustomResource, Input, Output, ResourceOptions
+
+
+class SubnetLease(CustomResource):
+    """A free /24 for the sandbox's bridge and one for its egress bridge, unique on the host."""
+
+    subnet: Output[str]
+    """Host-only bridge, for example ``10.10.3.0/24``; known in preview only if it was fixed."""
+    gateway: Output[str]
+    """Address of the pod on the host-only bridge (.2)."""
+    agent: Output[str]
+    """Address of the agent (.10)."""
+    host: Output[str]
+    """The host's own address on the host-only bridge (.1)."""
+    bridge: Output[str]
+    """Interface name of the host-only bridge; known in preview."""
+    egress_bridge: Output[str]
+    """Interface name of the egress bridge; known in preview."""
+    egress_subnet: Output[str]
+    """Egress bridge: the same N in the egress pool."""
+    egress_host: Output[str]
+    """The host's own address on the egress bridge (.1)."""
+    egress_gateway: Output[str]
+    """Address of the pod on the egress bridge (.2)."""
+    table: Output[str]
+    """Name of the sandbox's nftables table; known in preview."""
+    conflicts: Output[list[str]]
+    """Foreign routes and Docker networks that overlap the lease; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        subnet: Input[str] = "auto",
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Lease ``subnet`` ("auto" or a /24 of the pool in CIDR notation) for ``sandbox``."""
+        found = _unset(
+            "gateway agent host bridge egress_bridge egress_subnet egress_host egress_gateway "
+            "table conflicts"
+        )
+        props = {"sandbox": sandbox, "subnet": subnet, **found}
+        super().__init__("abox:index:SubnetLease", name, props, opts)
+
+
+class FirewallTable(CustomResource):
+    """One nftables table of family inet, replaced atomically."""
+
+    applied: Output[str]
+    """The table in normalised form right after it was applied."""
+    live: Output[str]
+    """The table in normalised form as it is."""
+    findings: Output[list[str]]
+    """In words, what differs between the two."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        table: Input[str],
+        rules: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Load ``rules``, a complete ``nft -f`` script that replaces ``table``."""
+        props = {"table": table, "rules": rules, **_unset("applied live findings")}
+        super().__init__("abox:index:FirewallTable", name, props, opts)
+
+
+class BridgeFiltering(CustomResource):
+    """Bridged frames pass the host's firewall; without it they'd skip the table."""
+
+    settings: Output[dict[str, str]]
+    """Name to value of the kernel settings, as they are."""
+
+    def __init__(self, name: str, *, opts: ResourceOptions | None = None) -> None:
+        """Switch bridge filtering on; it stays on after a destroy, since it is host-wide."""
+        super().__init__("abox:index:BridgeFiltering", name, _unset("settings"), opts)
+
+
+class CertificateAuthority(CustomResource):
+    """The sandbox's certificate authority; the private key is a Pulumi secret."""
+
+    certificate: Output[str]
+    """PEM."""
+    key: Output[str]
+    """PEM (PKCS 8), secret."""
+    fingerprint: Output[str]
+    """SHA-256 of the certificate in lower-case hex."""
+    not_after: Output[str]
+    """End of validity, ISO 8601 in UTC."""
+    findings: Output[list[str]]
+    """Why the authority has to be replaced; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        valid_days: Input[int],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Make an authority for ``sandbox`` that is valid for ``valid_days`` from now."""
+        found = _unset("certificate key fingerprint not_after findings")
+        props = {"sandbox": sandbox, "valid_days": valid_days, **found}
+        super().__init__("abox:index:CertificateAuthority", name, props, opts)
+
+
+class GatewayPolicy(CustomResource):
+    """The policy that is live in the pod, pushed into ``control``."""
+
+    policy_hash: Output[str]
+    """Hash of the policy that was asked; known in preview if the policy is."""
+    live_hash: Output[str]
+    """Hash of what Envoy and Unbound have live; empty if the pod can't tell."""
+    live_ca: Output[str]
+    """Fingerprint of the authority that signs in the pod; empty if the pod can't tell."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        container: Input[str],
+        sandbox: Input[str],
+        policy: Input[Mapping[str, Any]],
+        gateway: Input[str],
+        proxy_port: Input[int],
+        upstream_dns: Input[Sequence[str]],
+        trusted_cas: Input[Sequence[str]],
+        ca_certificate: Input[str],
+        ca_key: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Push ``policy`` (a Policy's document) into ``container``, the id of ``control``."""
+        props = {
+            "container": container,
+            "sandbox": sandbox,
+            "policy": policy,
+            "gateway": gateway,
+            "proxy_port": proxy_port,
+            "upstream_dns": upstream_dns,
+            "trusted_cas": trusted_cas,
+            "ca_certificate": ca_certificate,
+            "ca_key": ca_key,
+            **_unset("policy_hash live_hash live_ca"),
+        }
+        super().__init__("abox:index:GatewayPolicy", name, props, opts)
+
+
+class ContainerGeneration(CustomResource):
+    """A number that grows when the container of a role is damaged beyond live repair.
+
+    Stands *before* the container, which carries the number as a label (``abox.generation``): a
+    grown number replaces the container. See docs/decisions/0002-repair-of-posture.md.
+    """
+
+    generation: Output[str]
+    """The number, as a string of digits; unknown in preview while ``damage`` is not empty."""
+    damage: Output[list[str]]
+    """What can't be repaired live; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        role: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Watch the container that ContainerPosture recorded for ``sandbox`` and ``role``."""
+        props = {"sandbox": sandbox, "role": role, **_unset("generation damage")}
+        super().__init__("abox:index:ContainerGeneration", name, props, opts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedMount:
+    """One volume or bind mount of a container."""
+
+    source: Input[str]
+    """Name of the volume, or absolute path on the host."""
+    target: Input[str]
+    """Path in the container."""
+    read_only: Input[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedNetwork:
+    """One network of a container."""
+
+    network: Input[str]
+    """Id of the network."""
+    address: Input[str]
+    """Fixed IPv4 address of the container."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedContainer:
+    """What the program asked of a container; the defaults are the closed ones."""
+
+    image: Input[str]
+    """Image id (``sha256:…``) or name@sha256:…"""
+    command: Input[Sequence[str]] | None = None
+    """Arguments; None means the image's own."""
+    networks: Sequence[ExpectedNetwork] = ()
+    """Exactly these; none if ``joined``."""
+    joined: Input[str] = ""
+    """Id of the container whose network namespace is shared, or empty."""
+    env: Input[Sequence[Input[str]]] = ()
+    """``NAME=value``; beside these only the image's own may exist."""
+    mounts: Sequence[ExpectedMount] = ()
+    """Volumes and bind mounts, exactly these."""
+    tmpfs: Input[Mapping[str, Input[str]]] = field(default_factory=dict)
+    """Path to options, exactly these."""
+    user: Input[str] = ""
+    """As given to the container; empty means the image's own."""
+    cap_drop: Input[Sequence[str]] = ("ALL",)
+    cap_add: Input[Sequence[str]] = ()
+    security_opts: Input[Sequence[str]] = ("no-new-privileges:true",)
+    group_add: Input[Sequence[str]] = ()
+    sysctls: Input[Mapping[str, Input[str]]] = field(default_factory=dict)
+    dns: Input[Sequence[Input[str]]] = ()
+    read_only: Input[bool] = True
+    privileged: Input[bool] = False
+    pids_limit: Input[int] = 0
+    """Set live by the posture, since pulumi-docker can't; 0 means no limit is asked."""
+    memory_mb: Input[int] = 0
+    """0 means no limit is asked."""
+    cpus: Input[float] = 0
+    """0 means no limit is asked."""
+    ports: Input[Sequence[str]] = ()
+    """Published ports as ``8080/tcp``."""
+    devices: Input[Sequence[str]] = ()
+    """Paths on the host."""
+    pid_mode: Input[str] = ""
+    ipc_mode: Input[str] = "private"
+    restart: Input[str] = "no"
+    running: Input[bool] = True
+
+    def as_inputs(self) -> dict[str, Any]:
+        """The fields as a Pulumi input; a field that is None is left out."""
+        # Not asdict: it copies deeply, which an Output refuses.
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("mounts", "networks"):
+            plain[name] = [vars(part) for part in plain[name]]
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+class ContainerPosture(CustomResource):
+    """A live container beside what was asked of it; repairs live what can be."""
+
+    live: Output[dict[str, Any]]
+    """What changes during a container's life: state, networks, limits."""
+    findings: Output[list[str]]
+    """In words, what differs; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        role: Input[str],
+        container: Input[str],
+        expected: ExpectedContainer,
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Compare ``container`` (its id), which has ``role`` in ``sandbox``, with ``expected``."""
+        props = {
+            "sandbox": sandbox,
+            "role": role,
+            "container": container,
+            "expected": expected.as_inputs(),
+            **_unset("live findings"),
+        }
+        super().__init__("abox:index:ContainerPosture", name, props, opts)
+
+
+class NetworkPosture(CustomResource):
+    """A live Docker network beside what was asked of it, and who is connected."""
+
+    live: Output[dict[str, Any]]
+    """Bridge name and the internal flag, as they are."""
+    foreign: Output[list[str]]
+    """Containers on the network that don't belong there."""
+    findings: Output[list[str]]
+    """In words, what differs; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        network: Input[str],
+        bridge: Input[str],
+        internal: Input[bool],
+        members: Input[Sequence[Input[str]]],
+        agent_allowed: Input[bool] = False,
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Compare ``network`` (its id) with the rest.
+
+        Args:
+            name: Pulumi name.
+            sandbox: name of the sandbox.
+            network: id of the Docker network.
+            bridge: interface name that it must have.
+            internal: whether it must be internal.
+            members: ids of containers that belong there.
+            agent_allowed: whether the sandbox's recorded agent belongs there as well.
+            opts: resource options.
+        """
+        props = {
+            "sandbox": sandbox,
+            "network": network,
+            "bridge": bridge,
+            "internal": internal,
+            "members": members,
+            "agent_allowed": agent_allowed,
+            **_unset("live foreign findings"),
+        }
+        super().__init__("abox:index:NetworkPosture", name, props, opts)
+
+
+def _unset(names: str) -> dict[str, None]:
+    """Outputs that the provider fills in."""
+    return dict.fromkeys(names.split())
