@@ -1,0 +1,220 @@
+"""The gateway pod: what each of its containers is made of.
+
+Pure constants and functions; ``components/gateway.py`` and ``components/proxy.py`` turn them into
+containers, integration tests into ``docker run``. The pod is one network namespace, owned by
+``pause``, and three containers that joined it, so that each process restarts by itself and none
+supervises another. Who may read what follows from the users and the folders' modes in the image:
+only ``control`` sees the authority's key and the two control sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from abox.render.envoy import render_bootstrap
+from abox.render.unbound import UnboundRole, render_server
+
+POLICY_DIR = "/var/lib/abox/policy"
+"""Rendered policy: written by control alone, read by dns and proxy."""
+RUN_DIR = "/run/abox"
+"""Unix sockets between the pod's containers, each in a folder of its own."""
+CA_DIR = "/var/lib/abox/ca"
+"""The authority's key and control's own records: nobody else mounts it."""
+TRUST_DIR = "/var/lib/abox/trust"
+"""What the agent sees as /etc/ssl/certs: public roots and the sandbox's authority."""
+AGENT_TRUST_TARGET = "/etc/ssl/certs"
+"""Where the agent mounts the trust volume, read-only."""
+
+SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
+ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
+CONTROL_SOCKET = f"{RUN_DIR}/control/control.sock"
+
+
+def unbound_socket(role: UnboundRole) -> str:
+    """Path of the unbound-control socket of one of the two resolvers."""
+    return f"{RUN_DIR}/dns/{role.value}.sock"
+
+
+PAUSE_SYSCTLS: Mapping[str, str] = {
+    "net.ipv4.ip_unprivileged_port_start": "0",
+    "net.ipv6.conf.all.disable_ipv6": "1",
+    "net.ipv6.conf.default.disable_ipv6": "1",
+    "net.ipv4.ip_forward": "0",
+}
+"""The namespace's settings: port 53 without a capability, no IPv6, nothing is routed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder:
+    """A folder that the gateway image must hold, so that a new volume gets its owner and mode."""
+
+    path: str
+    owner: int
+    group: int
+    mode: int
+
+
+CONTROL_ID, PROXY_ID, DNS_ID = 10001, 10002, 10003
+
+IMAGE_FOLDERS: tuple[ImageFolder, ...] = (
+    ImageFolder(path=POLICY_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o755),
+    ImageFolder(path=CA_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o700),
+    ImageFolder(path=TRUST_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o755),
+    ImageFolder(path=RUN_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o755),
+    ImageFolder(path=f"{RUN_DIR}/control", owner=CONTROL_ID, group=CONTROL_ID, mode=0o700),
+    ImageFolder(path=f"{RUN_DIR}/sds", owner=CONTROL_ID, group=PROXY_ID, mode=0o2750),
+    ImageFolder(path=f"{RUN_DIR}/envoy", owner=PROXY_ID, group=CONTROL_ID, mode=0o2750),
+    ImageFolder(path=f"{RUN_DIR}/dns", owner=DNS_ID, group=CONTROL_ID, mode=0o2750),
+)
+"""Set-group-id folders: a socket made in one belongs to the group of the process that uses it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeMount:
+    """One of the pod's volumes as a container sees it; ``volume`` is policy, run, ca or trust."""
+
+    volume: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodContainer:
+    """One container of the pod; whatever isn't here is the same for all of them.
+
+    All run from the gateway image with a read-only root, all capabilities dropped,
+    no-new-privileges and no health check; restart policy ``unless-stopped``.
+    """
+
+    role: str
+    command: tuple[str, ...]
+    user: str
+    memory_mb: int
+    pids_limit: int
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[VolumeMount, ...] = ()
+    tmpfs: Mapping[str, str] = field(default_factory=dict)
+    """Target to mount options."""
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    """Only ``pause`` has any: the namespace is its own."""
+    stop_timeout_s: int = 2
+
+
+TINI = "/usr/bin/tini"
+
+_DNS_SCRIPT = """\
+until [ -s {policy}/unbound-agent.conf ] && [ -s {policy}/unbound-proxy.conf ]; do sleep 0.1; done
+printf %s "$ABOX_UNBOUND_AGENT" > /tmp/agent.conf
+printf %s "$ABOX_UNBOUND_PROXY" > /tmp/proxy.conf
+unbound -d -c /tmp/agent.conf &
+unbound -d -c /tmp/proxy.conf &
+wait -n
+exit 1
+"""
+
+_PROXY_SCRIPT = """\
+until [ -s {policy}/routes-outer.json ] && [ -s {policy}/routes-inner.json ]; do sleep 0.1; done
+exec envoy --config-yaml "$ABOX_ENVOY_BOOTSTRAP" --concurrency {concurrency} \
+--log-level warning --drain-time-s 2 --use-dynamic-base-id --disable-hot-restart
+"""
+
+ENVOY_CONCURRENCY = 2
+"""Worker threads of Envoy: each costs a few megabytes."""
+
+
+def pause_container() -> PodContainer:
+    """The owner of the namespace: it does nothing and so has no reason to end."""
+    return PodContainer(
+        role="pause",
+        command=(TINI, "--", "sleep", "infinity"),
+        user="65534:65534",
+        memory_mb=16,
+        pids_limit=8,
+        sysctls=PAUSE_SYSCTLS,
+    )
+
+
+def dns_container(gateway: str) -> PodContainer:
+    """Two Unbound processes: one that agents ask, one that Envoy asks.
+
+    They differ in what a private address in an answer means: the first strips it, the second
+    passes it on so that the proxy can judge it and say so. If either ends, the container does.
+
+    Args:
+        gateway: address of the pod on the host-only bridge.
+    """
+    address = IPv4Address(gateway)
+    return PodContainer(
+        role="dns",
+        command=(TINI, "-g", "--", "bash", "-c", _DNS_SCRIPT.format(policy=POLICY_DIR)),
+        user=f"{DNS_ID}:{DNS_ID}",
+        env={
+            "ABOX_UNBOUND_AGENT": render_server(UnboundRole.AGENT, address),
+            "ABOX_UNBOUND_PROXY": render_server(UnboundRole.PROXY, address),
+        },
+        mounts=(
+            VolumeMount(volume="policy", target=POLICY_DIR, read_only=True),
+            VolumeMount(volume="run", target=RUN_DIR),
+        ),
+        tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=1m,mode=1777"},  # noqa: S108  # a mount
+        memory_mb=128,
+        pids_limit=32,
+    )
+
+
+def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer:
+    """Envoy: forward proxy with TLS interception.
+
+    Args:
+        gateway: address of the pod on the host-only bridge.
+        proxy_port: TCP port of the forward proxy, 1 to 65535.
+        sandbox: name that every line of the verdict log carries.
+    """
+    bootstrap = render_bootstrap(
+        gateway=IPv4Address(gateway), proxy_port=proxy_port, sandbox=sandbox
+    )
+    script = _PROXY_SCRIPT.format(policy=POLICY_DIR, concurrency=ENVOY_CONCURRENCY)
+    return PodContainer(
+        role="proxy",
+        command=(TINI, "-g", "--", "bash", "-c", script),
+        user=f"{PROXY_ID}:{PROXY_ID}",
+        env={"ABOX_ENVOY_BOOTSTRAP": bootstrap},
+        mounts=(
+            VolumeMount(volume="policy", target=POLICY_DIR, read_only=True),
+            VolumeMount(volume="run", target=RUN_DIR),
+        ),
+        tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=1m,mode=1777"},  # noqa: S108  # a mount
+        memory_mb=512,
+        pids_limit=64,
+    )
+
+
+def control_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer:
+    """The control program: certificate authority, policy reload, status.
+
+    Args:
+        gateway: address of the pod on the host-only bridge, where it probes dns and proxy.
+        proxy_port: TCP port of the forward proxy.
+        sandbox: name of the sandbox.
+    """
+    return PodContainer(
+        role="control",
+        command=(TINI, "-g", "--", "abox-gateway", "serve"),
+        user=f"{CONTROL_ID}:{CONTROL_ID}",
+        env={
+            "ABOX_GATEWAY": str(IPv4Address(gateway)),
+            "ABOX_PROXY_PORT": str(proxy_port),
+            "ABOX_SANDBOX": sandbox,
+        },
+        mounts=(
+            VolumeMount(volume="policy", target=POLICY_DIR),
+            VolumeMount(volume="run", target=RUN_DIR),
+            VolumeMount(volume="ca", target=CA_DIR),
+            VolumeMount(volume="trust", target=TRUST_DIR),
+        ),
+        tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=8m,mode=1777"},  # noqa: S108  # a mount
+        memory_mb=192,
+        pids_limit=64,
+    )
