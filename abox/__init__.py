@@ -1,0 +1,1 @@
+"""The pure library of abox: settings, allowlist, addresses, renderers. Data in, data out, no I/O."""

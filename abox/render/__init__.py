@@ -1,0 +1,1 @@
+"""Renderers: typed arguments in, configuration text out; equal arguments give equal bytes."""
