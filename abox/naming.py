@@ -25,6 +25,9 @@ LABEL_SANDBOX = "abox.sandbox"
 LABEL_ROLE = "abox.role"
 """Docker label: what a container is in its sandbox, one of `Role`."""
 
+LABEL_GENERATION = "abox.generation"
+"""Docker label: changes when a container must be replaced to be what the program asked."""
+
 
 class Role(StrEnum):
     """What a container is in its sandbox."""

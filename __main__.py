@@ -1,0 +1,26 @@
+"""The program: read the stack's configuration, build one sandbox, export its outputs."""
+
+from pathlib import Path
+
+import pulumi
+
+from abox.errors import AboxError
+from abox.settings import parse_settings
+from components.images import read_image_ids
+from components.resolvers import host_resolvers
+from components.sandbox import Sandbox, SandboxArgs
+
+stack = pulumi.get_stack()
+config = pulumi.Config("abox")
+try:
+    settings = parse_settings(stack, config.require_object("sandbox"))
+    args = SandboxArgs(
+        settings=settings,
+        images=read_image_ids(Path(__file__).parent),
+        upstream_dns=settings.upstream_dns or host_resolvers(),
+    )
+except AboxError as error:
+    raise pulumi.RunError(str(error)) from None
+
+for name, value in Sandbox(stack, args).outputs.items():
+    pulumi.export(name, value)

@@ -1,0 +1,113 @@
+"""The agent as a hardened container on the host-only bridge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi_docker as docker
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from abox.agent_environment import TRUST_DIR, agent_environment
+from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.settings import AgentSettings
+from components.container import HardenedContainer, HardenedContainerArgs
+from components.host import ExpectedMount
+
+HOME = "/home/agent"
+WORKSPACE = "/workspace"
+TMPFS = {"/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777", "/run": "rw,nosuid,nodev,size=16m,mode=1777"}  # noqa: S108, E501  # mount points
+KEEP_RUNNING = ("sleep", "infinity")
+"""What an agent without a command of its own does: wait for ``abox exec`` and ``abox shell``."""
+USER = "1000:1000"
+"""The image's user ``agent``; a user's own image runs under the same ids unless it says other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentArgs:
+    """What an Agent is made of."""
+
+    sandbox: str
+    """Name of the sandbox."""
+    image: str
+    """Image id or name@sha256:…"""
+    settings: AgentSettings
+    """The stack's ``agent`` settings."""
+    network: Input[str]
+    """Id of the host-only network: the only one."""
+    address: Input[str]
+    """The agent's address there."""
+    gateway: Input[str]
+    """Address of the gateway pod: the only resolver."""
+    proxy_url: Input[str]
+    """The forward proxy."""
+    trust_volume: Input[str]
+    """Volume with the public roots and the sandbox's authority."""
+
+
+class Agent(ComponentResource):
+    """Home and workspace are volumes and outlive the container; all else is read-only.
+
+    It has no restart policy: after a reboot nothing of it runs until ``pulumi up`` has put the
+    firewall back.
+    """
+
+    def __init__(self, name: str, args: AgentArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("abox:agent:Agent", name, {}, opts)
+        settings = args.settings
+        env: dict[str, Input[str]] = {
+            variable: _pick(args.proxy_url, variable) for variable in agent_environment("")
+        }
+        env.update(settings.env)
+        container = HardenedContainer(
+            name,
+            HardenedContainerArgs(
+                sandbox=args.sandbox,
+                role=Role.AGENT,
+                image=args.image,
+                command=settings.command or KEEP_RUNNING,
+                user=settings.user or USER,
+                hostname=args.sandbox.replace("_", "-"),
+                env=env,
+                mounts=[
+                    ExpectedMount(source=self._volume(name, "home", args.sandbox), target=HOME),
+                    ExpectedMount(
+                        source=settings.workspace
+                        or self._volume(name, "workspace", args.sandbox),
+                        target=WORKSPACE,
+                    ),
+                    ExpectedMount(source=args.trust_volume, target=TRUST_DIR, read_only=True),
+                    *(
+                        ExpectedMount(
+                            source=mount.source, target=mount.target, read_only=mount.read_only
+                        )
+                        for mount in settings.mounts
+                    ),
+                ],
+                tmpfs=TMPFS,
+                networks=[(args.network, args.address)],
+                dns=[args.gateway],
+                memory_mb=settings.memory_mb,
+                pids_limit=settings.pids_limit,
+                cpus=settings.cpus,
+                restart="no",
+                init=True,
+            ),
+            ResourceOptions(parent=self),
+        )
+        self.container_name: Output[str] = container.container_name
+        self.register_outputs({"container_name": self.container_name})
+
+    def _volume(self, name: str, purpose: str, sandbox: str) -> Output[str]:
+        volume = docker.Volume(
+            f"{name}-{purpose}",
+            labels=[
+                docker.VolumeLabelArgs(label=LABEL_ROLE, value=purpose),
+                docker.VolumeLabelArgs(label=LABEL_SANDBOX, value=sandbox),
+            ],
+            opts=ResourceOptions(parent=self),
+        )
+        return volume.name
+
+
+def _pick(proxy_url: Input[str], variable: str) -> Output[str]:
+    return Output.from_input(proxy_url).apply(lambda url: agent_environment(url)[variable])

@@ -1,0 +1,97 @@
+"""The gateway pod without its proxy: namespace, DNS filter, control program, and their volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pulumi_docker as docker
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.pod import PodContainer, control_container, dns_container, pause_container
+from components.container import HardenedContainer
+from components.pod import pod_container
+
+VOLUMES = ("policy", "run", "ca", "trust")
+"""The pod's volumes; ``trust`` is also the agent's trust store, read-only there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayArgs:
+    """What a Gateway is made of."""
+
+    sandbox: str
+    """Name of the sandbox."""
+    image: str
+    """Id of the gateway image."""
+    internal_network: Input[str]
+    """Id of the host-only network."""
+    egress_network: Input[str]
+    """Id of the egress network."""
+    gateway: Input[str]
+    """Address of the pod on the host-only bridge."""
+    egress_gateway: Input[str]
+    """Address of the pod on the egress bridge."""
+    proxy_port: int
+    """TCP port of the forward proxy."""
+
+
+class Gateway(ComponentResource):
+    """One network namespace with a leg on each bridge, held by ``pause``, joined by the others.
+
+    Each process is a container with restart policy, user and memory limit of its own. Before its
+    first policy the pod denies everything.
+    """
+
+    def __init__(self, name: str, args: GatewayArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("abox:gateway:Gateway", name, {}, opts)
+        child = ResourceOptions(parent=self)
+        self.volumes: dict[str, Output[str]] = {
+            volume: docker.Volume(
+                f"{name}-{volume}",
+                labels=[
+                    docker.VolumeLabelArgs(label=LABEL_ROLE, value=volume),
+                    docker.VolumeLabelArgs(label=LABEL_SANDBOX, value=args.sandbox),
+                ],
+                opts=child,
+            ).name
+            for volume in VOLUMES
+        }
+
+        def container(
+            describe: Callable[[str], PodContainer],
+            joined: Input[str] | None = None,
+        ) -> HardenedContainer:
+            legs = (
+                (args.internal_network, args.gateway),
+                (args.egress_network, args.egress_gateway),
+            )
+            spec = pod_container(
+                describe,
+                sandbox=args.sandbox,
+                image=args.image,
+                gateway=args.gateway,
+                volumes=self.volumes,
+                joined=joined,
+                networks=() if joined else legs,
+            )
+            return HardenedContainer(f"{name}-{spec.role}", spec, child)
+
+        pause = container(lambda _: pause_container())
+        self.pause_id: Output[str] = pause.container_id
+        control = container(
+            lambda address: control_container(address, args.proxy_port, args.sandbox),
+            self.pause_id,
+        )
+        dns = container(dns_container, self.pause_id)
+        self.control_id: Output[str] = control.container_id
+        self.container_names: dict[str, Output[str]] = {
+            Role.CONTROL: control.container_name,
+            Role.DNS: dns.container_name,
+            Role.PAUSE: pause.container_name,
+        }
+        self.container_ids: list[Output[str]] = [
+            each.container_id for each in (pause, control, dns)
+        ]
+        self.register_outputs({"container_names": self.container_names})

@@ -1,0 +1,91 @@
+"""The two bridges of a sandbox: host-only for agent and gateway, egress for the gateway alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi_docker as docker
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from abox.naming import LABEL_ROLE, LABEL_SANDBOX
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkArgs:
+    """What a Network is made of; all values come from the sandbox's SubnetLease."""
+
+    sandbox: str
+    """Name of the sandbox, for the labels."""
+    subnet: Input[str]
+    """Addresses of the host-only bridge: a /24 in CIDR notation."""
+    host: Input[str]
+    """The host's own address on the host-only bridge."""
+    bridge: Input[str]
+    """Interface name of the host-only bridge, at most 15 characters."""
+    egress_subnet: Input[str]
+    """Addresses of the egress bridge: a /24 in CIDR notation."""
+    egress_host: Input[str]
+    """The host's own address on the egress bridge, the gateway pod's way out."""
+    egress_bridge: Input[str]
+    """Interface name of the egress bridge."""
+
+
+class Network(ComponentResource):
+    """Host-only bridge without any uplink (layer 3) and the gateway pod's egress bridge.
+
+    The egress bridge has no masquerading of Docker's: the sandbox's own table does it, so that it is
+    read back, and gone with the table.
+    """
+
+    def __init__(self, name: str, args: NetworkArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("abox:network:Network", name, {}, opts)
+        internal = _bridge(
+            self,
+            f"{name}-internal",
+            args.sandbox,
+            internal=True,
+            subnet=args.subnet,
+            host=args.host,
+            interface=args.bridge,
+        )
+        egress = _bridge(
+            self,
+            f"{name}-egress",
+            args.sandbox,
+            internal=False,
+            subnet=args.egress_subnet,
+            host=args.egress_host,
+            interface=args.egress_bridge,
+        )
+        self.internal_id: Output[str] = internal.id
+        self.egress_id: Output[str] = egress.id
+        self.register_outputs({"internal_id": self.internal_id, "egress_id": self.egress_id})
+
+
+def _bridge(
+    parent: ComponentResource,
+    name: str,
+    sandbox: str,
+    *,
+    internal: bool,
+    subnet: Input[str],
+    host: Input[str],
+    interface: Input[str],
+) -> docker.Network:
+    return docker.Network(
+        name,
+        driver="bridge",
+        internal=internal,
+        ipv6=False,
+        ipam_configs=[docker.NetworkIpamConfigArgs(subnet=subnet, gateway=host)],
+        labels=[
+            docker.NetworkLabelArgs(label=LABEL_ROLE, value="internal" if internal else "egress"),
+            docker.NetworkLabelArgs(label=LABEL_SANDBOX, value=sandbox),
+        ],
+        options={
+            "com.docker.network.bridge.enable_ip_masquerade": "false",
+            "com.docker.network.bridge.name": interface,
+        },
+        # A bridge can't change under its members: they are taken away first.
+        opts=ResourceOptions(parent=parent, delete_before_replace=True),
+    )

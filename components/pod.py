@@ -1,0 +1,67 @@
+"""From the pure description of a pod's container to the component that stands on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address
+
+from pulumi import Input, Output
+
+from abox.pod import PodContainer
+from components.container import HardenedContainerArgs
+from components.host import ExpectedMount
+
+_ANY_ADDRESS = str(IPv4Address(0))
+"""Stands in for the leased address where only what doesn't depend on it is read."""
+
+
+def pod_container(
+    describe: Callable[[str], PodContainer],
+    *,
+    sandbox: str,
+    image: str,
+    gateway: Input[str],
+    volumes: Mapping[str, Input[str]],
+    joined: Input[str] | None = None,
+    networks: Sequence[tuple[Input[str], Input[str]]] = (),
+) -> HardenedContainerArgs:
+    """Arguments of one of the pod's containers.
+
+    Args:
+        describe: gives the description for an address of the pod. Only the environment may depend
+            on the address, so that all else is known in a first preview and to the policy pack.
+        sandbox: name of the sandbox.
+        image: id of the gateway image.
+        gateway: address of the pod on the host-only bridge; unknown in a first preview.
+        volumes: the pod's volumes by their names in the description.
+        joined: id of the container whose namespace is shared; None for the owner of the namespace.
+        networks: network ids and addresses of the owner.
+    """
+    shape = describe(_ANY_ADDRESS)
+    described = Output.from_input(gateway).apply(lambda address: dict(describe(address).env))
+    return HardenedContainerArgs(
+        sandbox=sandbox,
+        role=shape.role,
+        image=image,
+        command=shape.command,
+        user=shape.user,
+        hostname=None if joined else "gateway",
+        env={name: _pick(described, name) for name in shape.env},
+        mounts=[
+            ExpectedMount(
+                source=volumes[mount.volume], target=mount.target, read_only=mount.read_only
+            )
+            for mount in shape.mounts
+        ],
+        tmpfs=shape.tmpfs,
+        networks=networks,
+        joined=joined,
+        sysctls=shape.sysctls,
+        memory_mb=shape.memory_mb,
+        pids_limit=shape.pids_limit,
+        restart="unless-stopped",
+    )
+
+
+def _pick(env: Output[dict[str, str]], name: str) -> Output[str]:
+    return env.apply(lambda got: got[name])

@@ -1,0 +1,161 @@
+"""One sandbox: everything that stands on the host for one agent, in the order of safety."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from abox.allowlist import Policy
+from abox.naming import Role
+from abox.settings import Settings
+from components.agent import Agent, AgentArgs
+from components.firewall import Firewall, FirewallArgs
+from components.gateway import Gateway, GatewayArgs
+from components.host import NetworkPosture, SubnetLease
+from components.network import Network, NetworkArgs
+from components.proxy import Proxy, ProxyArgs
+from components.readiness import Readiness
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxArgs:
+    """What a Sandbox is made of; all of it validated before the first resource."""
+
+    settings: Settings
+    """The stack's configuration."""
+    images: Mapping[str, str]
+    """Image ids by role: gateway and agent."""
+    upstream_dns: tuple[IPv4Address, ...]
+    """Resolvers of allowed names: the stack's own, or the host's."""
+
+
+class Sandbox(ComponentResource):
+    """Network without uplink, firewall, gateway pod, agent: deny by default on three layers.
+
+    Created in this order and deleted in the reverse one, so that no agent runs before its firewall
+    stands or after it has gone.
+    """
+
+    def __init__(self, name: str, args: SandboxArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("abox:sandbox:Sandbox", name, {}, opts)
+        child = ResourceOptions(parent=self)
+        settings = args.settings
+        policy: Policy = settings.policy
+        lease = SubnetLease(
+            f"{name}-subnet", sandbox=name, subnet=str(settings.subnet), opts=child
+        )
+        firewall = Firewall(
+            f"{name}-firewall",
+            FirewallArgs(
+                lease=lease,
+                policy=policy,
+                proxy_port=settings.proxy_port,
+                upstream_dns=args.upstream_dns,
+            ),
+            child,
+        )
+        network = Network(
+            f"{name}-network",
+            NetworkArgs(
+                sandbox=name,
+                subnet=lease.subnet,
+                host=lease.host,
+                bridge=lease.bridge,
+                egress_subnet=lease.egress_subnet,
+                egress_host=lease.egress_host,
+                egress_bridge=lease.egress_bridge,
+            ),
+            ResourceOptions(parent=self, depends_on=[firewall]),
+        )
+        gateway = Gateway(
+            f"{name}-gateway",
+            GatewayArgs(
+                sandbox=name,
+                image=args.images["gateway"],
+                internal_network=network.internal_id,
+                egress_network=network.egress_id,
+                gateway=lease.gateway,
+                egress_gateway=lease.egress_gateway,
+                proxy_port=settings.proxy_port,
+            ),
+            child,
+        )
+        proxy = Proxy(
+            f"{name}-proxy",
+            ProxyArgs(
+                sandbox=name,
+                image=args.images["gateway"],
+                pause_id=gateway.pause_id,
+                control_id=gateway.control_id,
+                volumes=gateway.volumes,
+                gateway=lease.gateway,
+                proxy_port=settings.proxy_port,
+                policy=policy,
+                upstream_dns=args.upstream_dns,
+                trusted_cas=settings.trusted_cas,
+            ),
+            ResourceOptions(parent=self, depends_on=[gateway]),
+        )
+        egress = NetworkPosture(
+            f"{name}-egress-posture",
+            sandbox=name,
+            network=network.egress_id,
+            bridge=lease.egress_bridge,
+            internal=False,
+            members=[gateway.pause_id],
+            opts=child,
+        )
+        internal = NetworkPosture(
+            f"{name}-network-posture",
+            sandbox=name,
+            network=network.internal_id,
+            bridge=lease.bridge,
+            internal=True,
+            members=[gateway.pause_id],
+            agent_allowed=True,
+            opts=child,
+        )
+        ready = Readiness(
+            f"{name}-ready",
+            control=gateway.container_names[Role.CONTROL],
+            triggers=[*gateway.container_ids, proxy.container_id],
+            opts=ResourceOptions(parent=self, depends_on=[proxy]),
+        )
+        agent = Agent(
+            f"{name}-agent",
+            AgentArgs(
+                sandbox=name,
+                image=settings.agent.image or args.images["agent"],
+                settings=settings.agent,
+                network=network.internal_id,
+                address=lease.agent,
+                gateway=lease.gateway,
+                proxy_url=proxy.url,
+                trust_volume=gateway.volumes["trust"],
+            ),
+            ResourceOptions(
+                parent=self, depends_on=[firewall, gateway, proxy, internal, egress, ready]
+            ),
+        )
+        self.outputs: dict[str, Any] = {
+            "sandbox": name,
+            "backend": settings.backend,
+            "shell": f"abox shell {name}",
+            "proxy": proxy.url,
+            "gateway": lease.gateway,
+            "subnet": lease.subnet,
+            "bridge": lease.bridge,
+            "ca_fingerprint": proxy.ca_fingerprint,
+            "policy_hash": proxy.policy_hash,
+            "agent_container": agent.container_name,
+            "gateway_containers": {
+                **gateway.container_names,
+                Role.PROXY: proxy.container_name,
+            },
+            "firewall_table": Output.from_input(firewall.table),
+        }
+        self.register_outputs(self.outputs)
