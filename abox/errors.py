@@ -4,16 +4,18 @@ AboxError                    exit 2
 ├── SettingsError            exit 2   the stack's configuration is refused
 │   └── PolicyError          exit 2   an entry of the allowlist is refused
 ├── HostError                exit 2   the host lacks something or refuses
-├── CheckError               exit 1   a probe found something open, or something closed that is allowed
+├── CheckError               exit 1   a probe from inside the sandbox found something wrong
 ├── DriftError               exit 7   what stands differs from what was asked
 └── AboxErrors               exit of its first error; several errors found in one run
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import ClassVar, NoReturn, Self
+from typing import ClassVar, Self, TypeVar
+
+Result = TypeVar("Result")
 
 
 class ExitCode(IntEnum):
@@ -100,22 +102,26 @@ class AboxErrors(AboxError):
         return AboxErrors, (self.errors,)
 
 
-def raise_all(errors: Sequence[AboxError]) -> None:
-    """Raise the errors as one group; do nothing if there are none."""
-    if errors:
-        _raise(AboxErrors(flatten(errors)))
+class ErrorCollector:
+    """Gathers the errors of several steps, so that one run tells all of them."""
 
+    def __init__(self) -> None:
+        self.errors: list[AboxError] = []
 
-def flatten(errors: Sequence[AboxError]) -> list[AboxError]:
-    """The errors with every group replaced by its members, order kept."""
-    flat: list[AboxError] = []
-    for error in errors:
-        flat.extend(error.errors if isinstance(error, AboxErrors) else [error])
-    return flat
+    def attempt(self, step: Callable[[], Result]) -> Result | None:
+        """What the step returns; None, and its errors kept, if it raises an AboxError."""
+        try:
+            return step()
+        except AboxErrors as group:
+            self.errors.extend(group.errors)
+        except AboxError as error:
+            self.errors.append(error)
+        return None
 
-
-def _raise(error: AboxError) -> NoReturn:
-    raise error
+    def raise_all(self) -> None:
+        """Raise what was gathered as one group; do nothing if there is nothing."""
+        if self.errors:
+            raise AboxErrors(self.errors)
 
 
 def _rebuild(kind: type[AboxError], what: str, why: str, remedy: str) -> AboxError:

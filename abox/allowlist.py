@@ -1,0 +1,426 @@
+"""The one policy of a sandbox, and the one function that judges by it.
+
+The configuration of Envoy and Unbound, the egress firewall, `abox explain` and the policy pack all
+come from the same parsed `Policy`, so no path can disagree with another. `deny` beats `allow`; what
+can't be enforced is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from abox.addresses import Address, Network, judged_allowed, parse_any_literal
+from abox.cidrs import parse_cidrs
+from abox.entries import (
+    PORT_MAX,
+    Entry,
+    nearest,
+    parse_denied,
+    parse_entries,
+    shown,
+)
+from abox.errors import ErrorCollector, PolicyError
+from abox.names import (
+    MalformedNameError,
+    hosts_covering,
+    is_reserved,
+    normalise_name,
+    normalise_request_name,
+)
+from abox.paths import AmbiguousPathError, normalise_path
+
+__all__ = [
+    "HEALTH_NAME",
+    "HEALTH_PORTS",
+    "Allow",
+    "Deny",
+    "Entry",
+    "Mode",
+    "Policy",
+    "Reason",
+    "Request",
+    "Verdict",
+    "judge_address",
+    "judge_name",
+    "normalise_name",
+    "parse_policy",
+    "verdict",
+]
+
+HEALTH_NAME = "healthcheck.abox.local"
+"""Answered by the gateway itself, in every mode, whatever the lists say."""
+
+HEALTH_PORTS = (80, 443)
+"""Ports on which the health name answers."""
+
+RULE_PASSIVE = "mode: passive"
+"""Rule of a verdict that passive mode alone allows."""
+
+
+class Mode(StrEnum):
+    """What the lists mean."""
+
+    ACTIVE = "active"
+    """Only what is allowed passes."""
+    PASSIVE = "passive"
+    """Every name passes and is recorded; addresses are still judged, and `deny` still holds."""
+
+
+class Reason(StrEnum):
+    """Why a request was denied: one code for the 403's body, the verdict log and `explain`."""
+
+    NOT_ALLOWED = "not_allowed"
+    DENIED = "denied"
+    PORT = "port_not_allowed"
+    METHOD = "method_not_allowed"
+    PATH = "path_not_allowed"
+    AMBIGUOUS_PATH = "ambiguous_path"
+    MALFORMED_NAME = "malformed_name"
+    RESERVED_NAME = "reserved_name"
+    ADDRESS_LITERAL = "address_literal"
+    SPECIAL_ADDRESS = "special_purpose_address"
+    NAME_MISMATCH = "name_mismatch"
+    NOT_TLS = "not_tls"
+    NO_POLICY = "no_policy"
+    UPSTREAM_NAME = "upstream_name"
+    UPSTREAM_CERTIFICATE = "upstream_certificate"
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Reason.NOT_ALLOWED: "the name is not on the allowlist",
+    Reason.DENIED: "the name is on the denylist, which beats the allowlist",
+    Reason.PORT: "the name is allowed, but not on this port",
+    Reason.METHOD: "the name is allowed, but not with this method",
+    Reason.PATH: "the name is allowed, but not with this path",
+    Reason.AMBIGUOUS_PATH: "servers could read this path in different ways, so no rule matches it",
+    Reason.MALFORMED_NAME: "this is not a host name",
+    Reason.RESERVED_NAME: "the name stands for the gateway or for the host",
+    Reason.ADDRESS_LITERAL: "an address was asked for instead of a name",
+    Reason.SPECIAL_ADDRESS: "the address is private, local or otherwise special-purpose",
+    Reason.NAME_MISMATCH: "CONNECT, TLS server name and Host do not name the same origin",
+    Reason.NOT_TLS: "the tunnel carries something other than TLS",
+    Reason.NO_POLICY: "the gateway has no policy yet",
+    Reason.UPSTREAM_NAME: "the name could not be resolved",
+    Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
+    Reason.UPSTREAM_UNREACHABLE: "the origin could not be reached",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an agent asks the proxy for."""
+
+    name: str
+    """Host as asked, without port: any letter case, at most one final dot."""
+    port: int
+    scheme: str = "https"
+    """`http` or `https`; told for the log, no rule depends on it."""
+    method: str = "GET"
+    """HTTP method. CONNECT opens a tunnel and is judged by name and port alone."""
+    path: str = "/"
+    """Path as sent, with or without a query."""
+
+
+@dataclass(frozen=True)
+class Allow:
+    """The request may pass."""
+
+    rule: str
+    """The entry that allows it, or what else does."""
+
+
+@dataclass(frozen=True)
+class Deny:
+    """The request is refused."""
+
+    reason: Reason
+    rule: str | None = None
+    """The entry that denies it, or the one that comes nearest; None if there is none."""
+
+
+Verdict = Allow | Deny
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The parsed policy of one sandbox. Make it with `parse_policy` or `from_document`."""
+
+    entries: tuple[Entry, ...] = ()
+    """What may be reached, in the order of the configuration."""
+    deny: tuple[str, ...] = ()
+    """Exact names and wildcards that are refused whatever `entries` say."""
+    mode: Mode = Mode.ACTIVE
+    passive_acknowledged: bool = False
+    """The stack says that passive mode is wanted; the policy pack asks for that."""
+    allow_private_cidrs: tuple[Network, ...] = ()
+    """Special-purpose networks that may be dialled after all, sorted."""
+    tls_interception: bool = True
+    """Whether CONNECT is terminated, so that the requests inside are judged too."""
+
+    def to_document(self) -> dict[str, Any]:
+        """The policy as a JSON object, readable in a preview's diff."""
+        return {
+            "mode": self.mode.value,
+            "passive_acknowledged": self.passive_acknowledged,
+            "tls_interception": self.tls_interception,
+            "allow_private_cidrs": [str(cidr) for cidr in self.allow_private_cidrs],
+            "allow": [entry.to_document() for entry in self.entries],
+            "deny": list(self.deny),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Policy:
+        """The policy that `to_document` wrote, judged again from scratch.
+
+        Raises: AboxErrors if a key is missing or unknown, or a value is refused.
+        """
+        _check_document_keys(document)
+        return parse_policy(path="policy", **document)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the document's canonical JSON, in hex."""
+        canonical = json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def tcp_ports(self) -> tuple[int, ...] | None:
+        """Destination ports that egress may use, sorted; None: all of them (passive mode)."""
+        if self.mode is Mode.PASSIVE:
+            return None
+        return tuple(sorted({port for entry in self.entries for port in entry.ports}))
+
+    def entries_for(self, host: str) -> list[Entry]:
+        """Entries that cover a normalised name or an address, the most exact first."""
+        return [entry for cover in hosts_covering(host) for entry in self._index.get(cover, ())]
+
+    def denied_by(self, name: str) -> str | None:
+        """The entry of the denylist that covers a normalised name."""
+        return next((cover for cover in hosts_covering(name) if cover in self._denied), None)
+
+    @cached_property
+    def _index(self) -> dict[str, list[Entry]]:
+        index: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            index.setdefault(entry.host, []).append(entry)
+        return index
+
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        return frozenset(self.deny)
+
+
+def parse_policy(
+    allow: object,
+    deny: object = (),
+    *,
+    mode: object = Mode.ACTIVE,
+    allow_private_cidrs: object = (),
+    tls_interception: object = True,
+    passive_acknowledged: object = False,
+    path: str = "abox:sandbox",
+) -> Policy:
+    """The policy that the stack's configuration asks for.
+
+    Args:
+        allow: entries, see `abox.entries`.
+        deny: names and wildcards that are refused even if allowed.
+        mode: `active` or `passive`.
+        allow_private_cidrs: special-purpose networks that may be dialled, see `abox.cidrs`.
+        tls_interception: whether CONNECT is terminated.
+        passive_acknowledged: whether the stack says that passive mode is wanted.
+        path: where these keys stand, for error texts.
+
+    Raises: AboxErrors with everything that is refused, positions counted in the lists as given.
+    """
+    errors = ErrorCollector()
+
+    def read_list(key: str, value: object) -> Sequence[object]:
+        return errors.attempt(lambda: _as_list(value, f"{path}.{key}")) or ()
+
+    raw_allow = read_list("allow", allow)
+    raw_deny = read_list("deny", deny)
+    raw_cidrs = read_list("allow_private_cidrs", allow_private_cidrs)
+    parsed_mode = errors.attempt(lambda: _parse_mode(mode, f"{path}.mode"))
+    intercepted = errors.attempt(lambda: _as_flag(tls_interception, f"{path}.tls_interception"))
+    acknowledged = errors.attempt(
+        lambda: _as_flag(passive_acknowledged, f"{path}.passive_acknowledged")
+    )
+    cidrs = errors.attempt(lambda: parse_cidrs(raw_cidrs, f"{path}.allow_private_cidrs"))
+    entries = errors.attempt(
+        lambda: parse_entries(
+            raw_allow,
+            f"{path}.allow",
+            cidrs=cidrs or (),
+            tls_interception=intercepted is not False,
+        )
+    )
+    denied = errors.attempt(lambda: parse_denied(raw_deny, f"{path}.deny"))
+    errors.raise_all()
+    return Policy(
+        entries=entries or (),
+        deny=denied or (),
+        mode=parsed_mode or Mode.ACTIVE,
+        passive_acknowledged=acknowledged is True,
+        allow_private_cidrs=cidrs or (),
+        tls_interception=intercepted is not False,
+    )
+
+
+def verdict(policy: Policy, request: Request) -> Verdict:
+    """The verdict on a request: what the live proxy must answer too, addresses apart.
+
+    An entry allows a request if all its parts do; any one entry suffices. The reason of a denial is
+    that of the entry that comes nearest.
+    """
+    host = _read_host(policy, request.name)
+    if isinstance(host, Deny):
+        return host
+    if host == HEALTH_NAME:
+        served = request.port in HEALTH_PORTS
+        return Allow(HEALTH_NAME) if served else Deny(Reason.PORT, HEALTH_NAME)
+    if not 1 <= request.port <= PORT_MAX:
+        return Deny(Reason.PORT)
+    if policy.mode is Mode.PASSIVE and not _is_literal(host):
+        return Allow(RULE_PASSIVE)
+    return _judge_entries(policy.entries_for(host), request)
+
+
+def judge_name(policy: Policy, name: str) -> Verdict:
+    """The verdict of the DNS filter: whether a name may be resolved, for whatever use."""
+    host = _read_host(policy, name)
+    if isinstance(host, Deny):
+        return host
+    if _is_literal(host):
+        return Deny(Reason.ADDRESS_LITERAL)
+    if host == HEALTH_NAME:
+        return Allow(HEALTH_NAME)
+    if policy.mode is Mode.PASSIVE:
+        return Allow(RULE_PASSIVE)
+    entries = policy.entries_for(host)
+    return Allow(str(entries[0])) if entries else Deny(Reason.NOT_ALLOWED)
+
+
+def judge_address(policy: Policy, address: Address) -> Verdict:
+    """The verdict at dial: whether an allowed name may be reached at this address."""
+    if not judged_allowed(address, policy.allow_private_cidrs):
+        return Deny(Reason.SPECIAL_ADDRESS)
+    covering = [
+        cidr
+        for cidr in policy.allow_private_cidrs
+        if cidr.version == address.version and address in cidr
+    ]
+    return Allow(str(covering[0]) if covering else "public address")
+
+
+def _read_host(policy: Policy, name: str) -> str | Deny:
+    """The normalised name or address that is asked for, or why no entry can allow it."""
+    if (address := parse_any_literal(name)) is not None:
+        return _read_literal(policy, name, address)
+    try:
+        normal = normalise_request_name(name)
+    except MalformedNameError:
+        return Deny(Reason.MALFORMED_NAME)
+    if normal == HEALTH_NAME:
+        return normal
+    if is_reserved(normal):
+        return Deny(Reason.RESERVED_NAME)
+    denied_by = policy.denied_by(normal)
+    return Deny(Reason.DENIED, denied_by) if denied_by else normal
+
+
+def _read_literal(policy: Policy, text: str, address: Address) -> str | Deny:
+    """An address is only good in its usual spelling, if it is an entry of its own."""
+    usual = f"[{address}]" if address.version == 6 else str(address)
+    if not judged_allowed(address, policy.allow_private_cidrs):
+        return Deny(Reason.SPECIAL_ADDRESS)
+    if text not in (usual, str(address)) or not policy.entries_for(str(address)):
+        return Deny(Reason.ADDRESS_LITERAL)
+    return str(address)
+
+
+def _is_literal(host: str) -> bool:
+    return parse_any_literal(host) is not None
+
+
+def _judge_entries(entries: Sequence[Entry], request: Request) -> Verdict:
+    """Narrow the entries part by part; the first part that leaves none is the reason."""
+    if not entries:
+        return Deny(Reason.NOT_ALLOWED)
+    on_port = [entry for entry in entries if request.port in entry.ports]
+    if not on_port:
+        return Deny(Reason.PORT, str(entries[0]))
+    if request.method == "CONNECT":
+        return Allow(str(on_port[0]))
+    with_method = [entry for entry in on_port if entry.allows_method(request.method)]
+    if not with_method:
+        return Deny(Reason.METHOD, str(on_port[0]))
+    return _judge_path(with_method, request.path)
+
+
+def _judge_path(entries: Sequence[Entry], path: str) -> Verdict:
+    if anywhere := [entry for entry in entries if not entry.paths]:
+        return Allow(str(anywhere[0]))
+    try:
+        normal = normalise_path(path)
+    except AmbiguousPathError:
+        return Deny(Reason.AMBIGUOUS_PATH, str(entries[0]))
+    with_path = [entry for entry in entries if entry.allows_path(normal)]
+    return Allow(str(with_path[0])) if with_path else Deny(Reason.PATH, str(entries[0]))
+
+
+def _check_document_keys(document: Mapping[str, Any]) -> None:
+    valid = list(Policy().to_document())
+    errors = ErrorCollector()
+    for key in sorted(set(document) ^ set(valid)):
+        state = "is missing" if key in valid else "is unknown"
+        errors.errors.append(
+            PolicyError(
+                what=f"policy.{key}: the key {state}",
+                why="a policy document holds exactly the keys that Policy.to_document writes",
+                remedy=f"make the document with the same version; {nearest(key, valid)}",
+            )
+        )
+    errors.raise_all()
+
+
+def _as_list(value: object, where: str) -> Sequence[object]:
+    if isinstance(value, (list, tuple)):
+        return value
+    raise PolicyError(
+        what=f"{where}: {shown(value)} is refused",
+        why="a list belongs here",
+        remedy='write one member a line, for example - "example.com"',
+    )
+
+
+def _as_flag(value: object, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise PolicyError(
+        what=f"{where}: {shown(value)} is refused",
+        why="this is a switch",
+        remedy="write true or false",
+    )
+
+
+def _parse_mode(value: object, where: str) -> Mode:
+    if isinstance(value, str) and value in set(Mode):
+        return Mode(value)
+    raise PolicyError(
+        what=f"{where}: {shown(value)} is refused",
+        why="it is no mode",
+        remedy=f"write {' or '.join(Mode)}",
+    )

@@ -1,0 +1,419 @@
+"""Entries of the allowlist and the denylist: what a person writes, parsed into what is enforced."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from abox.addresses import (
+    Address,
+    Network,
+    ends_in_number,
+    never_allowed,
+    parse_any_literal,
+)
+from abox.errors import AboxError, AboxErrors, PolicyError
+from abox.names import (
+    MalformedNameError,
+    is_public_suffix,
+    is_registry_suffix,
+    is_reserved,
+    normalise_name,
+    normalise_suffix,
+)
+from abox.paths import PathPattern
+
+DEFAULT_PORTS = (80, 443)
+"""Ports of an entry that names none."""
+
+PORT_MAX = 65535
+
+ENTRY_KEYS = ("host", "ports", "methods", "paths")
+"""Keys of an entry that is a mapping."""
+
+PLANNED_KEYS = ("tls", "inject")
+"""Keys of an entry that this version refuses, though the design has them."""
+
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+"""Methods that are common; others that are valid tokens pass too."""
+
+WILDCARD = "*."
+"""Begins the host of an entry that covers every name below."""
+
+_TOKEN = re.compile(r"[A-Z0-9!#$%&'*+.^_`|~-]{1,32}")
+_SHOWN_MAX = 80
+_NAME_REMEDY = "write a name as in 'api.example.com' or '*.example.com'"
+
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entry of the allowlist, normalised."""
+
+    host: str
+    """An exact name, a wildcard (`*.` and a name), or the canonical text of an address."""
+    ports: tuple[int, ...] = DEFAULT_PORTS
+    """Destination ports, sorted."""
+    methods: tuple[str, ...] = ()
+    """HTTP methods in upper case, sorted; empty: all."""
+    paths: tuple[str, ...] = ()
+    """Path patterns (see `abox.paths`), sorted; empty: all."""
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the entry covers the names below its host, and not the host itself."""
+        return self.host.startswith(WILDCARD)
+
+    @property
+    def name(self) -> str:
+        """The host without its `*.`."""
+        return self.host.removeprefix(WILDCARD)
+
+    @property
+    def literal(self) -> Address | None:
+        """The address, if the host is one."""
+        return parse_any_literal(self.host)
+
+    def allows_method(self, method: str) -> bool:
+        """Whether a request with this method passes."""
+        return not self.methods or method in self.methods
+
+    def allows_path(self, normalised: str) -> bool:
+        """Whether a request for this normalised path passes."""
+        return not self.paths or any(pattern.matches(normalised) for pattern in self.patterns)
+
+    @cached_property
+    def patterns(self) -> tuple[PathPattern, ...]:
+        """The path patterns, parsed."""
+        return tuple(PathPattern.parse(path) for path in self.paths)
+
+    def to_document(self) -> dict[str, Any]:
+        """The entry as a JSON object; methods and paths only where they are limited."""
+        document: dict[str, Any] = {"host": self.host, "ports": list(self.ports)}
+        if self.methods:
+            document["methods"] = list(self.methods)
+        if self.paths:
+            document["paths"] = list(self.paths)
+        return document
+
+    def __str__(self) -> str:
+        parts = [self.host]
+        parts += [f"ports {_joined(self.ports)}"] if self.ports != DEFAULT_PORTS else []
+        parts += [_joined(self.methods)] if self.methods else []
+        parts += [_joined(self.paths)] if self.paths else []
+        return " ".join(parts)
+
+
+class RefusedError(ValueError):
+    """Why a value is refused and what to write instead; the position is added where it is known."""
+
+    def __init__(self, why: str, remedy: str, *, key: str = "", value: object = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.remedy = remedy
+        self.key = key
+        self.value = value
+
+
+def parse_entries(
+    raw: Sequence[object],
+    path: str,
+    *,
+    cidrs: Sequence[Network] = (),
+    tls_interception: bool = True,
+) -> tuple[Entry, ...]:
+    """Entries of an allowlist; one that repeats another is dropped.
+
+    Args:
+        raw: the list as written.
+        path: where it stands, for error texts, for example `abox:sandbox.allow`.
+        cidrs: allowed CIDRs; an address is only an entry if one of them covers it.
+        tls_interception: whether methods and paths inside TLS can be seen.
+
+    Raises: AboxErrors with every refused entry, positions counted in the list as written.
+    """
+    return parse_each(
+        raw, path, lambda item: _parse_entry(item, cidrs, tls_interception=tls_interception)
+    )
+
+
+def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
+    """Hosts of a denylist: exact names and wildcards; one that repeats another is dropped.
+
+    Raises: AboxErrors with every refused entry, positions counted in the list as written.
+    """
+    return parse_each(raw, path, _parse_denied)
+
+
+def parse_each(
+    raw: Sequence[object], path: str, parse: Callable[[object], Parsed]
+) -> tuple[Parsed, ...]:
+    """Parse every item of a list and drop repetitions, order kept.
+
+    Raises: AboxErrors with one PolicyError for each item that `parse` refuses.
+    """
+    parsed: dict[Parsed, None] = {}
+    errors: list[AboxError] = []
+    for position, item in enumerate(raw):
+        try:
+            parsed[parse(item)] = None
+        except RefusedError as refused:
+            errors.append(_locate(refused, f"{path}[{position}]", item))
+    if errors:
+        raise AboxErrors(errors)
+    return tuple(parsed)
+
+
+def shown(value: object) -> str:
+    """A value for an error text, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+
+
+def nearest(key: str, valid: Sequence[str]) -> str:
+    """The remedy for an unknown key: the nearest valid one, and all of them."""
+    close = difflib.get_close_matches(key, valid, n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}valid keys: {', '.join(sorted(valid))}"
+
+
+def _locate(refused: RefusedError, where: str, item: object) -> PolicyError:
+    value = item if refused.value is None else refused.value
+    what = f"{where}{refused.key}: {shown(value)} is refused"
+    return PolicyError(what=what, why=refused.why, remedy=refused.remedy)
+
+
+def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bool) -> Entry:
+    if isinstance(item, str):
+        return Entry(host=_parse_host(item, cidrs))
+    if not isinstance(item, Mapping):
+        raise RefusedError(
+            "an entry is a name or a mapping with the key host",
+            'write for example "example.com" or {host: example.com, ports: [443]}',
+        )
+    _check_keys(item)
+    if not isinstance(host := item["host"], str):
+        raise RefusedError("a host is text", 'write for example "example.com"', key=".host")
+    entry = Entry(
+        host=_parse_host(host, cidrs),
+        ports=_parse_ports(item.get("ports", list(DEFAULT_PORTS))),
+        methods=_parse_methods(item.get("methods", [])),
+        paths=_parse_paths(item.get("paths", [])),
+    )
+    if (entry.methods or entry.paths) and not tls_interception:
+        raise RefusedError(
+            "methods and paths inside TLS can't be seen with tls_interception: false",
+            "allow the whole host, or switch tls_interception on",
+        )
+    return entry
+
+
+def _check_keys(item: Mapping[Any, object]) -> None:
+    for key in item:
+        if key in PLANNED_KEYS:
+            raise RefusedError(
+                f"the key {key!r} is not available in this version",
+                f"leave it out; available keys: {', '.join(ENTRY_KEYS)}",
+            )
+        if key not in ENTRY_KEYS:
+            raise RefusedError(f"the key {key!r} is unknown", nearest(str(key), ENTRY_KEYS))
+    if "host" not in item:
+        raise RefusedError("the key 'host' is missing", "add for example host: example.com")
+
+
+def _parse_host(text: str, cidrs: Sequence[Network]) -> str:
+    if (address := parse_any_literal(text)) is not None:
+        return _parse_literal(text, address, cidrs)
+    _check_shape(text)
+    return _parse_wildcard(text) if text.startswith(WILDCARD) else _parse_exact(text)
+
+
+def _parse_exact(text: str) -> str:
+    name = _parse_name(text, normalise_suffix)
+    _check_reserved(name)
+    if is_registry_suffix(name) or "." not in name:
+        raise RefusedError(
+            "it is a top-level domain or a public suffix, not the name of a site",
+            f"name the host, for example 'www.example.{name}'",
+        )
+    return name
+
+
+def _parse_wildcard(text: str) -> str:
+    name = _parse_name(text.removeprefix(WILDCARD), normalise_suffix)
+    _check_reserved(name)
+    if is_public_suffix(name) or "." not in name:
+        raise RefusedError(
+            "it covers a public suffix: anybody can get a name below it",
+            f"name the domain, for example '*.example.{name}'",
+        )
+    return f"{WILDCARD}{name}"
+
+
+def _parse_denied(item: object) -> str:
+    if not isinstance(item, str):
+        raise RefusedError("an entry of the denylist is a name", 'write for example "example.com"')
+    if parse_any_literal(item) is not None:
+        raise RefusedError(
+            "the denylist judges names; it can't know every name of an address",
+            "deny the names; a private address is refused unless allow_private_cidrs has it",
+        )
+    _check_shape(item)
+    if not item.startswith(WILDCARD):
+        name = _parse_name(item, normalise_name)
+        _check_reserved(name)
+        return name
+    name = _parse_name(item.removeprefix(WILDCARD), normalise_suffix)
+    _check_reserved(name)
+    return f"{WILDCARD}{name}"
+
+
+def _parse_literal(text: str, address: Address, cidrs: Sequence[Network]) -> str:
+    if text != str(address):
+        raise RefusedError(
+            f"it can be read as the address {address} and as something else",
+            "write a name, or the address in its usual form",
+        )
+    if never := never_allowed(address):
+        raise RefusedError(f"{address} is {never}, which no setting opens", "write a name")
+    if not any(cidr.version == address.version and address in cidr for cidr in cidrs):
+        raise RefusedError(
+            "an address is only allowed if allow_private_cidrs covers it",
+            f"write a name, or add {address}/{address.max_prefixlen} to allow_private_cidrs",
+        )
+    return str(address)
+
+
+def _check_shape(text: str) -> None:
+    """Refuse with a fitting remedy what people write instead of a name."""
+    for wrong, why, remedy in _SHAPES:
+        if wrong(text):
+            raise RefusedError(why, remedy)
+
+
+_SHAPES: tuple[tuple[Callable[[str], bool], str, str], ...] = (
+    (
+        lambda text: text in ("", "*", "*."),
+        "it names nothing, or everything",
+        "name the hosts; to see which are needed, use mode: passive",
+    ),
+    (
+        lambda text: any(char.isspace() or not char.isprintable() for char in text),
+        "a name holds no blanks and no control characters",
+        "write one name for each entry",
+    ),
+    (
+        lambda text: "://" in text,
+        "it is a URL, not a name",
+        "write the name alone; ports and paths have keys of their own",
+    ),
+    (
+        lambda text: "/" in text,
+        "a name holds no '/'",
+        "write {host: …, paths: [/…]} for a path; networks belong in allow_private_cidrs",
+    ),
+    (
+        lambda text: ":" in text,
+        "a name holds no ':'",
+        "write {host: example.com, ports: [443]} for a port",
+    ),
+    (
+        lambda text: "*" in text.removeprefix(WILDCARD),
+        "'*' is only allowed as the whole first label",
+        "write '*.example.com' for every name below example.com",
+    ),
+    (
+        ends_in_number,
+        "its last label is a number, so programs take it for an address",
+        "write a name",
+    ),
+)
+
+
+def _parse_name(text: str, normalise: Callable[[str], str]) -> str:
+    try:
+        return normalise(text)
+    except MalformedNameError as error:
+        raise RefusedError(f"it is no host name: {error}", _NAME_REMEDY) from error
+
+
+def _check_reserved(name: str) -> None:
+    if is_reserved(name):
+        raise RefusedError(
+            "the name stands for the gateway or for the host, which the agent may not reach",
+            "remove it; the health name answers without being listed",
+        )
+
+
+def _parse_ports(raw: object) -> tuple[int, ...]:
+    ports = _as_list(raw, ".ports", "ports", "[443]")
+    parsed = {_parse_port(port) for port in ports}
+    return tuple(sorted(parsed))
+
+
+def _parse_port(raw: object) -> int:
+    port = int(raw) if isinstance(raw, float) and raw.is_integer() else raw
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= PORT_MAX:
+        raise RefusedError(
+            f"a port is a number from 1 to {PORT_MAX}",
+            "write for example ports: [443]",
+            key=".ports",
+            value=raw,
+        )
+    return port
+
+
+def _parse_methods(raw: object) -> tuple[str, ...]:
+    if raw == []:
+        return ()
+    return tuple(
+        sorted({_parse_method(m) for m in _as_list(raw, ".methods", "methods", "[GET, HEAD]")})
+    )
+
+
+def _parse_method(raw: object) -> str:
+    if not isinstance(raw, str) or not _TOKEN.fullmatch(raw) or raw == "CONNECT":
+        raise RefusedError(
+            "a method is an HTTP method in upper case; CONNECT is judged by name and port",
+            f"write for example {', '.join(METHODS[:3])}",
+            key=".methods",
+            value=raw,
+        )
+    return raw
+
+
+def _parse_paths(raw: object) -> tuple[str, ...]:
+    if raw == []:
+        return ()
+    return tuple(
+        sorted({_parse_path(path) for path in _as_list(raw, ".paths", "paths", '["/v1/*"]')})
+    )
+
+
+def _parse_path(raw: object) -> str:
+    try:
+        return PathPattern.parse(raw if isinstance(raw, str) else "").text
+    except ValueError as error:
+        raise RefusedError(
+            f"as a path pattern {error}", 'write for example "/v1/*"', key=".paths", value=raw
+        ) from error
+
+
+def _as_list(raw: object, key: str, noun: str, example: str) -> Sequence[object]:
+    if not isinstance(raw, (list, tuple)) or not raw:
+        raise RefusedError(
+            f"{noun} are a list with at least one member; leave the key out for the default",
+            f"write for example {noun}: {example}",
+            key=key,
+            value=raw,
+        )
+    return raw
+
+
+def _joined(values: Sequence[object]) -> str:
+    return ",".join(map(str, values))

@@ -1,0 +1,122 @@
+"""Host names: one normal form, what is no name, what covers what.
+
+Two readers, one result: `normalise_name` takes what a person writes (IDNA 2008), and
+`normalise_request_name` what arrives on the wire, where anything but plain ASCII is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+
+import idna
+from publicsuffixlist import PublicSuffixList
+
+NAME_MAX = 253
+"""Longest host name in characters (RFC 1035: 255 bytes on the wire)."""
+
+LABEL_MAX = 63
+"""Longest label in characters (RFC 1035)."""
+
+NAME_REGEX = r"(?:[a-z0-9_-]{1,63}\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+"""A normalised name of two labels or more, in the common subset of Python's `re` and RE2.
+
+The last label starts with a letter, as every top-level domain does: so no address in any spelling
+is a name (the WHATWG URL standard takes a name whose last label is a number for an IPv4 address).
+"""
+
+RESERVED_SUFFIXES = ("abox.local", "docker.internal", "localhost")
+"""These names and all below them stand for the gateway or for the host, so no list opens them."""
+
+_NAME = re.compile(NAME_REGEX)
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+
+
+class MalformedNameError(ValueError):
+    """The text is no host name; the message says why."""
+
+
+def normalise_request_name(name: str) -> str:
+    """Normal form of a name as it stands in a request: lower case, without its root dot.
+
+    Raises: MalformedNameError for anything that two parsers could read differently: characters
+        outside ASCII, percent escapes, zero bytes, empty labels, addresses, single labels.
+    """
+    if not name.isascii():
+        raise MalformedNameError("it holds characters outside ASCII")
+    normal = name.lower().removesuffix(".")
+    _check_lengths(normal)
+    if not _NAME.fullmatch(normal):
+        raise MalformedNameError(
+            "a name is two or more labels of letters, digits, '-' and '_', the last one starting "
+            "with a letter"
+        )
+    return normal
+
+
+def normalise_name(text: str) -> str:
+    """Normal form of a name as a person writes it: IDNA 2008, lower case, without its root dot.
+
+    Raises: MalformedNameError if it is no host name.
+    """
+    lowered = unicodedata.normalize("NFC", text.lower())
+    if lowered.isascii() and not text.isascii():
+        raise MalformedNameError("it holds a look-alike of an ASCII letter")
+    labels = lowered.removesuffix(".").split(".")
+    return normalise_request_name(".".join(_normalise_label(label) for label in labels))
+
+
+def normalise_suffix(text: str) -> str:
+    """Like `normalise_name`, but a single label (a top-level domain) passes too."""
+    return normalise_name(f"x.{text}").removeprefix("x.")
+
+
+def hosts_covering(name: str) -> Iterator[str]:
+    """Every host of an entry that would cover a normalised name, the most exact first."""
+    yield name
+    while "." in name:
+        name = name.split(".", 1)[1]
+        yield f"*.{name}"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a normalised name stands for the gateway or for the host."""
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in RESERVED_SUFFIXES)
+
+
+def is_public_suffix(name: str) -> bool:
+    """Whether anybody can register or publish below a normalised name (`com`, `co.uk`)."""
+    return bool(_suffixes(only_icann=False).is_public(name))
+
+
+def is_registry_suffix(name: str) -> bool:
+    """Whether the name belongs to a registry (`co.uk`), not to a company that rents out names."""
+    return bool(_suffixes(only_icann=True).is_public(name))
+
+
+def _normalise_label(label: str) -> str:
+    if label.isascii() and not label.startswith("xn--"):
+        return label
+    try:
+        encoded: bytes = idna.alabel(label)
+    except idna.IDNAError as error:
+        raise MalformedNameError(f"label {label!r} is not valid in IDNA 2008: {error}") from error
+    return encoded.decode("ascii")
+
+
+def _check_lengths(normal: str) -> None:
+    labels = normal.split(".")
+    if "" in labels:
+        raise MalformedNameError("it has an empty label")
+    if len(normal) > NAME_MAX:
+        raise MalformedNameError(f"it is longer than {NAME_MAX} characters")
+    if any(len(label) > LABEL_MAX for label in labels):
+        raise MalformedNameError(f"a label is longer than {LABEL_MAX} characters")
+
+
+@cache
+def _suffixes(*, only_icann: bool) -> PublicSuffixList:
+    """The public suffix list that the library bundles: no look-up, no download."""
+    return PublicSuffixList(only_icann=only_icann)
