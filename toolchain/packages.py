@@ -1,0 +1,123 @@
+"""Debian packages: installs what is missing, and only that."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from abox.errors import HostError, SettingsError
+from toolchain import shell
+from toolchain.progress import Step
+
+LOCK_TIMEOUT_S = 600
+"""Seconds to wait while another process installs packages."""
+
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Folders of administrators' commands, which not every PATH holds."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Debian package and what makes it unnecessary."""
+
+    name: str
+    provides: str
+    """A command on PATH, or `module:` and the name of a Python module."""
+
+
+def parse_packages(text: str, path: str) -> list[Package]:
+    """Packages of a list: one a line, `#` starts a comment.
+
+    Raises:
+        SettingsError: a line that isn't a package and what it provides.
+    """
+    packages = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2:
+            raise SettingsError(
+                what=f"{path}:{number}: {line.strip()!r} is refused",
+                why="a line holds a package and the command or module that it provides",
+                remedy="write for example 'nftables  nft'",
+            )
+        packages.append(Package(*words))
+    return packages
+
+
+def is_present(package: Package) -> bool:
+    """Whether what a package provides is there, whoever installed it."""
+    kind, _, module = package.provides.partition(":")
+    if kind == "module":
+        return importlib.util.find_spec(module) is not None
+    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
+    return shutil.which(package.provides, path=path) is not None
+
+
+def install(
+    lists: list[Path], step: Step, *, present: Callable[[Package], bool] = is_present
+) -> None:
+    """Install the packages of some lists that are missing.
+
+    Raises:
+        HostError: packages are missing and can't be installed.
+    """
+    wanted = [each for path in lists for each in parse_packages(path.read_text(), path.name)]
+    missing = [package for package in wanted if not present(package)]
+    if not missing:
+        step.done(f"all {len(wanted)} present")
+        return
+    names = " ".join(package.name for package in missing)
+    _require_apt(names)
+    step.say(f"installing {names}")
+    _apt(["update"], step, "reading the package lists")
+    _apt(["install", "--no-install-recommends", *names.split()], step, f"installing {names}")
+    still = [package for package in missing if not present(package)]
+    if still:
+        raise HostError(
+            what=f"{still[0].name} is installed, yet {still[0].provides} was not found",
+            why="the package doesn't provide it on this machine",
+            remedy=f"install {still[0].provides} by hand and make sure it is on PATH",
+        )
+    step.done(f"installed {names}")
+
+
+def _require_apt(names: str) -> None:
+    """Refuse where packages can't be installed."""
+    if shutil.which("apt-get") is None:
+        raise HostError(
+            what=f"missing: {names}",
+            why="this is no Debian machine: apt-get was not found",
+            remedy="install their equivalents by hand; abox is made for Debian 12",
+        )
+    if os.geteuid() != 0:
+        raise HostError(
+            what=f"missing packages: {names}",
+            why="only root can install them",
+            remedy=f"run as root: apt-get install {names}",
+        )
+
+
+def _apt(arguments: list[str], step: Step, doing: str) -> None:
+    """Run apt-get without questions; waits for another one that holds its lock."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    command = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_S}"]
+    latest = [""]
+
+    def remember(line: str) -> None:
+        latest[0] = line.strip() or latest[0]
+
+    finished = shell.stream(
+        [*command, *arguments],
+        remember,
+        on_tick=lambda: step.tick(f"{doing}: {latest[0][:80]}"),
+        environment=environment,
+    )
+    shell.require(
+        finished,
+        what=f"apt-get {' '.join(arguments)} failed",
+        remedy="run it by hand to see all of its output, repair that, then run this again",
+    )
