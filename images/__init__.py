@@ -1,0 +1,1 @@
+"""Images of the sandbox: recipes, and the builder that makes them from Debian packages."""

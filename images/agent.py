@@ -1,0 +1,154 @@
+"""The agent image: what coding agents need, usable without root on a read-only root filesystem."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from images.base import BASE, PYTHON_FOLDERS
+from images.recipe import PROJECT, Recipe
+from images.tree import (
+    User,
+    add_user,
+    compile_python,
+    in_tree,
+    make_folder,
+    own_tree,
+    write_file,
+)
+
+UID = GID = 1000
+HOME = "/home/agent"
+WORKSPACE = "/workspace"
+VENV = f"{HOME}/.venv"
+
+ENVIRONMENT = {
+    "CARGO_HOME": f"{HOME}/.cargo",
+    "GOBIN": f"{HOME}/go/bin",
+    "GOPATH": f"{HOME}/go",
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "NPM_CONFIG_NODEDIR": "/usr",  # headers for native modules: the download is not allowed
+    "NPM_CONFIG_PREFIX": f"{HOME}/.npm-global",
+    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "PATH": ":".join(
+        [
+            f"{VENV}/bin",
+            f"{HOME}/.local/bin",
+            f"{HOME}/.npm-global/bin",
+            f"{HOME}/.cargo/bin",
+            f"{HOME}/go/bin",
+            *("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"),
+        ]
+    ),
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "RUSTUP_HOME": f"{HOME}/.rustup",
+    "TMPDIR": "/tmp",  # noqa: S108 - a tmpfs of the container, of its own
+    "VIRTUAL_ENV": VENV,
+    "XDG_CACHE_HOME": f"{HOME}/.cache",
+    "XDG_CONFIG_HOME": f"{HOME}/.config",
+    "XDG_DATA_HOME": f"{HOME}/.local/share",
+    "XDG_STATE_HOME": f"{HOME}/.local/state",
+}
+"""Where tools install and keep things: all of it below the home, which is a volume."""
+
+HOME_FOLDERS = (
+    ".cache",
+    ".cargo/bin",
+    ".config",
+    ".local/bin",
+    ".local/share",
+    ".local/state",
+    ".npm-global/bin",
+    ".npm-global/lib",
+    "go/bin",
+)
+
+GITCONFIG = """\
+[init]
+\tdefaultBranch = main
+[user]
+\tname = agent
+\temail = agent@localhost
+[safe]
+\t# One user, and folders that the host mounts belong to whoever owns them there.
+\tdirectory = *
+"""
+"""System-wide settings of git: `git commit` works at once, and the user's own settings win."""
+
+
+def furnish(root: Path) -> None:
+    """Add the account, its home with a Python venv, and the settings of the shell and of git."""
+    add_user(
+        root, User(name="agent", uid=UID, gid=GID, group="agent", home=HOME, login="/bin/bash")
+    )
+    _home(root)
+    make_folder(root, WORKSPACE, uid=UID, gid=GID)
+    write_file(root, "/etc/gitconfig", GITCONFIG)
+    write_file(root, "/etc/profile.d/abox.sh", render_profile())
+    compile_python(root, PYTHON_FOLDERS)
+    compile_python(root, (VENV,), mode="checked-hash")
+
+
+def render_profile() -> str:
+    """Shell lines that give login shells the image's environment: /etc/profile resets PATH."""
+    return "".join(
+        f'export {name}="{value}"\n' for name, value in ENVIRONMENT.items() if name != "HOME"
+    )
+
+
+def _home(root: Path) -> None:
+    home = make_folder(root, HOME, mode=0o755)
+    shutil.copytree(root / "etc/skel", home, dirs_exist_ok=True)
+    for folder in HOME_FOLDERS:
+        make_folder(root, f"{HOME}/{folder}")
+    in_tree(root, "python3", "-m", "venv", VENV)
+    for cache in sorted((root / VENV.lstrip("/")).rglob("__pycache__")):
+        shutil.rmtree(cache)
+    own_tree(home, uid=UID, gid=GID)
+
+
+AGENT = Recipe(
+    name="agent",
+    variant="minbase",
+    packages=(
+        *BASE.packages,
+        "bash",
+        "bind9-dnsutils",
+        "build-essential",
+        "bzip2",
+        "curl",
+        "file",
+        "git",
+        "iproute2",
+        "iputils-ping",
+        "jq",
+        "less",
+        "nano",
+        "nodejs",
+        "npm",
+        "openssh-client",
+        "patch",
+        "pkg-config",
+        "procps",
+        "python3-dev",
+        "python3-pip",
+        "python3-venv",
+        "ripgrep",
+        "tzdata",
+        "unzip",
+        "wget",
+        "xz-utils",
+        "zip",
+    ),
+    inputs=(PROJECT / "images/agent.py",),
+    furnish=furnish,
+    config={
+        "Cmd": ["/usr/bin/tini", "--", "sleep", "infinity"],
+        "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
+        "User": f"{UID}:{GID}",
+        "WorkingDir": WORKSPACE,
+    },
+    parent=BASE,
+    space_mb=4000,
+)
