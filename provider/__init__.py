@@ -1,0 +1,1 @@
+"""The ``abox`` Pulumi provider: host resources that the official providers can't read back."""

@@ -1,0 +1,339 @@
+"""The provider's only door to the host: processes, kernel settings, files and the Docker engine.
+
+Everything here does as it is told and decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import docker
+import docker.errors
+import requests
+from docker.utils import kwargs_from_env
+
+from abox.errors import HostError
+from abox.naming import LABEL_SANDBOX
+from provider.engine import Engine
+
+STATE_DIR = Path("/var/lib/abox")
+"""Leases and records of this host; ``ABOX_STATE_DIR`` overrides it."""
+
+COMMAND_TIMEOUT_S = 60
+"""Seconds until a host command counts as hung."""
+
+_PROC_SYS = Path("/proc/sys")
+_INTERFACES = Path("/sys/class/net")
+_IFF_UP = 1
+_LIBVIRT_NETWORKS = Path("/etc/libvirt/qemu/networks")
+
+
+def state_dir() -> Path:
+    """Folder of the host's state."""
+    return Path(os.environ.get("ABOX_STATE_DIR", STATE_DIR))
+
+
+def checkout() -> str:
+    """Folder of the project that drives this plugin: the owner of what it makes."""
+    return os.environ.get("ABOX_ROOT") or str(Path(__file__).resolve().parent.parent)
+
+
+def run(*command: str, stdin: str = "") -> str:
+    """Standard output of ``command``.
+
+    Raises:
+        HostError: the tool is missing, hangs or fails; the text holds what it said.
+    """
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
+        )
+    except FileNotFoundError as error:
+        raise HostError(
+            what=f"`{shown}` can't be run",
+            why=f"{command[0]} isn't installed",
+            remedy="run `make up`, which installs what is missing",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise HostError(
+            what=f"`{shown}` hangs",
+            why=f"no answer within {COMMAND_TIMEOUT_S} s",
+            remedy="run it by hand to see what it waits for",
+        ) from error
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}, no message"
+        raise HostError(what=f"`{shown}` failed", why=said, remedy=_remedy(said))
+    return done.stdout
+
+
+def _remedy(said: str) -> str:
+    if "Operation not permitted" in said or "must be root" in said:
+        return "run as root (CAP_NET_ADMIN is needed)"
+    return "run `abox doctor`, which says what this host lacks"
+
+
+def nft(*arguments: str, stdin: str = "") -> str:
+    """Run the nftables tool."""
+    return run("nft", *arguments, stdin=stdin)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Addresses that are in use on the host."""
+
+    network: ipaddress.IPv4Network
+    by: str
+    """Who uses them, in words."""
+    interface: str = ""
+    """Interface of a route, or bridge of a Docker network, where known."""
+    docker_id: str = ""
+    """Id of a Docker network."""
+    sandbox: str = ""
+    """Sandbox that a Docker network is labelled with."""
+
+
+def routes() -> list[Taken]:
+    """IPv4 routes of the main table, without the default route."""
+    listed = json.loads(run("ip", "-json", "-4", "route", "show", "table", "main") or "[]")
+    return [
+        Taken(
+            ipaddress.IPv4Network(route["dst"], strict=False),
+            f"the route {route['dst']} by {route.get('dev', 'no interface')}",
+            interface=route.get("dev", ""),
+        )
+        for route in listed
+        if route["dst"] != "default"
+    ]
+
+
+def libvirt_networks() -> list[Taken]:
+    """Networks that libvirt has defined, running or not.
+
+    Read from its folder, since a daemon that isn't running can't be asked; a transient network
+    has a bridge and therefore a route.
+    """
+    taken = []
+    for path in sorted(_LIBVIRT_NETWORKS.glob("*.xml")):
+        with contextlib.suppress(ElementTree.ParseError, ValueError):
+            taken += _libvirt_addresses(path)
+    return taken
+
+
+def _libvirt_addresses(path: Path) -> list[Taken]:
+    # The folder is writable by root alone, so the parser meets no hostile document.
+    root = ElementTree.parse(path).getroot()  # noqa: S314
+    name, bridge = root.findtext("name", path.stem), root.find("bridge")
+    interface = bridge.get("name", "") if bridge is not None else ""
+    return [
+        Taken(
+            ipaddress.IPv4Interface(f"{ip.get('address')}/{_mask(ip)}").network,
+            f"the libvirt network {name!r}",
+            interface=interface,
+        )
+        for ip in root.iter("ip")
+        if ip.get("family", "ipv4") == "ipv4" and ip.get("address")
+    ]
+
+
+def _mask(ip: ElementTree.Element) -> str:
+    return ip.get("prefix") or ip.get("netmask") or "32"
+
+
+_clients = threading.local()
+
+
+def engine() -> Engine:
+    """This thread's client of the Docker engine (a session may not be shared by threads).
+
+    Raises:
+        HostError: no engine answers.
+    """
+    with docker_errors("talk to the Docker engine"):
+        if not hasattr(_clients, "engine"):
+            settings = kwargs_from_env()
+            _clients.engine = Engine(version="auto", timeout=COMMAND_TIMEOUT_S, **settings)
+        client: Engine = _clients.engine
+        client.ping()
+        return client
+
+
+@contextlib.contextmanager
+def docker_errors(action: str) -> Iterator[None]:
+    """Turn the client's exceptions into errors with three lines; ``action`` is a verb phrase."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise HostError(
+            what=f"Docker refused to {action}",
+            why=" ".join(str(error.explanation or error).split()),
+            remedy="look at the engine's log; `abox doctor` says what this host lacks",
+        ) from error
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        raise HostError(
+            what=f"can't {action}: no Docker engine answers at {where}",
+            why=" ".join(str(error).split()),
+            remedy="start dockerd (`make engine`), or set DOCKER_HOST to a running engine",
+        ) from error
+
+
+def docker_networks() -> list[Taken]:
+    """IPv4 subnets of all Docker networks."""
+    with docker_errors("list Docker networks"):
+        listed = engine().networks()
+    return [
+        Taken(
+            ipaddress.IPv4Network(block["Subnet"]),
+            f"the Docker network {network['Name']!r}",
+            interface=bridge_of(network),
+            docker_id=network["Id"],
+            sandbox=(network.get("Labels") or {}).get(LABEL_SANDBOX, ""),
+        )
+        for network in listed
+        for block in (network.get("IPAM") or {}).get("Config") or []
+        if ":" not in block.get("Subnet", ":")
+    ]
+
+
+def bridge_of(network: Mapping[str, Any]) -> str:
+    """Interface name of a Docker bridge network."""
+    options = network.get("Options") or {}
+    name: str = options.get("com.docker.network.bridge.name") or f"br-{network['Id'][:12]}"
+    return name
+
+
+def network_namespace(pid: int) -> str:
+    """Identity of the network namespace of a process; empty if the process is gone."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    except OSError:
+        return ""
+
+
+def is_up(interface: str) -> bool:
+    """Whether an interface exists and is switched on (with or without a carrier)."""
+    try:
+        flags = int((_INTERFACES / interface / "flags").read_text(), 16)
+    except OSError:
+        return False
+    return bool(flags & _IFF_UP)
+
+
+def set_up(interface: str) -> None:
+    """Switch an interface on; one that is gone can't be."""
+    if (_INTERFACES / interface).exists():
+        run("ip", "link", "set", interface, "up")
+
+
+def read_setting(name: str) -> str | None:
+    """Value of a kernel setting in dotted form, None if the kernel lacks it now."""
+    try:
+        return (_PROC_SYS / name.replace(".", "/")).read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def write_setting(name: str, value: str) -> None:
+    """Set a kernel setting given in dotted form."""
+    try:
+        (_PROC_SYS / name.replace(".", "/")).write_text(f"{value}\n")
+    except OSError as error:
+        raise HostError(
+            what=f"kernel setting {name}={value} can't be made",
+            why=error.strerror or str(error),
+            remedy="run as root on the host itself (not in a container with a read-only /proc/sys)",
+        ) from error
+
+
+def load_module(name: str) -> None:
+    """Load a kernel module; a kernel that has it built in needs none."""
+    if shutil.which("modprobe"):
+        run("modprobe", name)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which other processes respect; waits for it."""
+    _make_folder(folder)
+    with (folder / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            what=f"folder {folder} can't be made",
+            why=error.strerror or str(error),
+            remedy="run as root, or set ABOX_STATE_DIR to a folder that may be written",
+        ) from error
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document so that a reader sees the old one or the new one, never a part."""
+    _make_folder(path.parent)
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
+            json.dump(document, handle, indent=2, sort_keys=True)
+            handle.flush()
+            os.fsync(handle.fileno())
+        Path(handle.name).replace(path)
+    except OSError as error:
+        raise HostError(
+            what=f"{path} can't be written",
+            why=error.strerror or str(error),
+            remedy="make room on the disk or mend the folder's permissions, then run again",
+        ) from error
+
+
+def read_document(path: Path) -> dict[str, Any] | None:
+    """The JSON document at ``path``, None if there is none.
+
+    Raises:
+        HostError: the file is there and isn't a JSON object.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise HostError(
+            what=f"{path} can't be read",
+            why=str(error),
+            remedy="remove the file; the next `pulumi up` writes it again",
+        ) from error
+    if not isinstance(document, dict):
+        raise HostError(
+            what=f"{path} can't be read",
+            why="it isn't a JSON object",
+            remedy="remove the file; the next `pulumi up` writes it again",
+        )
+    return document
+
+
+def documents(folder: Path) -> Sequence[Path]:
+    """JSON documents of a folder, sorted by name."""
+    return sorted(folder.glob("*.json"))
+
+
+def remove_document(path: Path) -> None:
+    """Remove a document, and its folder if that leaves it empty."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()

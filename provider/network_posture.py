@@ -1,0 +1,173 @@
+"""A live Docker network beside what was asked of it, and who is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import docker.errors
+
+from abox.errors import HostError
+from abox.naming import Role
+from provider.engine import Engine
+from provider.host import bridge_of, docker_errors
+from provider.records import Records
+from provider.resource import Data, Field, Resource
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the host says about a network."""
+
+    internal: bool
+    bridge: str
+    """Interface name of its bridge."""
+    up: bool
+    """Whether that interface exists and is up."""
+    members: dict[str, str]
+    """Connected containers: id to name."""
+
+
+@dataclass(frozen=True)
+class NetworkPosture:
+    """One network, by id; ``is_up`` tells whether an interface exists and is up."""
+
+    network: str
+    engine: Callable[[], Engine]
+    is_up: Callable[[str], bool]
+
+    def read(self) -> Facts | None:
+        """What the host says; None only if the engine answers that there is no such network."""
+        with docker_errors(f"look at network {self.network[:12]}"):
+            found = self.engine().find_network(self.network)
+        if found is None:
+            return None
+        bridge = bridge_of(found)
+        members = found.get("Containers") or {}
+        return Facts(
+            internal=bool(found.get("Internal")),
+            bridge=bridge,
+            up=self.is_up(bridge),
+            members={each: value.get("Name", "") for each, value in members.items()},
+        )
+
+    def expel(self, members: list[str]) -> None:
+        """Disconnect containers from the network; they themselves stay as they are."""
+        with docker_errors(f"disconnect containers from network {self.network[:12]}"):
+            engine = self.engine()
+            for member in members:
+                try:
+                    engine.disconnect_container_from_network(member, self.network, force=True)
+                except docker.errors.NotFound:
+                    continue  # it left by itself
+
+
+def findings(facts: Facts, *, bridge: str, internal: bool) -> list[str]:
+    """Differences other than foreign members, in words."""
+    found = []
+    if facts.internal != internal:
+        found.append(f"it is {'' if facts.internal else 'not '}internal")
+    if facts.bridge != bridge:
+        found.append(f"its bridge is {facts.bridge} instead of {bridge}")
+    elif not facts.up:
+        found.append(f"its bridge {bridge} is gone or down")
+    return found
+
+
+class NetworkPostureResource(Resource):
+    """Adapter of ``NetworkPosture``."""
+
+    type_name = "NetworkPosture"
+    fields = (
+        Field(name="sandbox", kind=str, replaces=True),
+        Field(name="network", kind=str),
+        Field(name="bridge", kind=str),
+        Field(name="internal", kind=bool),
+        Field(name="members", kind=list),
+        Field(name="agent_allowed", kind=bool, default=False),
+    )
+    drift_fields: ClassVar = ("foreign", "findings")
+
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        is_up: Callable[[str], bool],
+        set_up: Callable[[str], None],
+        records: Callable[[], Records],
+    ) -> None:
+        self._engine = engine
+        self._is_up = is_up
+        self._set_up = set_up
+        self._records = records
+
+    def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
+        """Any difference, any foreign member."""
+        return {name: False for name in ("foreign", "findings") if state.get(name)}
+
+    def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
+        """Nothing foreign and no difference will be left."""
+        live = {"bridge": inputs["bridge"], "internal": inputs["internal"]}
+        return {"live": live, "foreign": [], "findings": []}
+
+    def create(self, inputs: Data) -> tuple[str, Data]:
+        """Compare and repair."""
+        return f"{inputs['sandbox']}/{inputs['bridge']}", self._apply(inputs)
+
+    def read(self, resource_id: str, state: Data) -> Data:  # noqa: ARG002
+        """The network beside what was asked."""
+        facts = self._posture(state).read()
+        if facts is None:
+            return {"live": {}, "foreign": [], "findings": ["the network is gone"]}
+        return self._outputs(facts, state)
+
+    def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
+        """Compare and repair."""
+        return self._apply(new)
+
+    def delete(self, resource_id: str, state: Data) -> None:
+        """Nothing: the network belongs to pulumi-docker."""
+
+    def _posture(self, inputs: Data) -> NetworkPosture:
+        return NetworkPosture(inputs["network"], self._engine, self._is_up)
+
+    def _apply(self, inputs: Data) -> Data:
+        posture = self._posture(inputs)
+        facts = self._present(posture)
+        posture.expel([each for each in facts.members if each not in self._allowed(inputs)])
+        if facts.bridge == inputs["bridge"] and not facts.up:
+            self._set_up(facts.bridge)
+        outputs = self._outputs(self._present(posture), inputs)
+        if left := outputs["foreign"] + outputs["findings"]:
+            raise HostError(
+                what=f"network {posture.network[:12]} isn't what was asked",
+                why="; ".join(left),
+                remedy=f"run `pulumi destroy` and `pulumi up`; if that fails, take it away with "
+                f"`docker network rm {posture.network[:12]}`",
+            )
+        return outputs
+
+    def _present(self, posture: NetworkPosture) -> Facts:
+        facts = posture.read()
+        if facts is None:
+            raise HostError(
+                what=f"network {posture.network[:12]} is gone",
+                why="something removed it while `pulumi up` was running",
+                remedy="run `pulumi up` once more, which makes it again",
+            )
+        return facts
+
+    def _allowed(self, inputs: Data) -> set[str]:
+        agent = self._records().find(inputs["sandbox"], Role.AGENT)
+        recorded = {agent.container} if agent and inputs["agent_allowed"] else set()
+        return recorded | set(inputs["members"])
+
+    def _outputs(self, facts: Facts, inputs: Data) -> Data:
+        allowed = self._allowed(inputs)
+        foreign = {each: name for each, name in facts.members.items() if each not in allowed}
+        live: dict[str, Any] = {"bridge": facts.bridge, "internal": facts.internal}
+        return {
+            "live": live,
+            "foreign": sorted(f"{name} ({each[:12]})" for each, name in foreign.items()),
+            "findings": findings(facts, bridge=inputs["bridge"], internal=inputs["internal"]),
+        }

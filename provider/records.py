@@ -1,0 +1,58 @@
+"""What the provider remembers of a sandbox's containers between runs, outside the stack's state.
+
+One file a role: the container that the posture watches and what was asked of it. Two other
+resources need it before the program has run: ContainerGeneration and NetworkPosture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abox.naming import check_name
+from provider import host
+
+
+@dataclass(frozen=True)
+class Record:
+    """The container of one role."""
+
+    container: str
+    """Its id."""
+    expected: dict[str, Any]
+    """What was asked of it, as ``Expected.to_document`` gives it."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of all sandboxes of this host, in one folder."""
+
+    folder: Path
+
+    def find(self, sandbox: str, role: str) -> Record | None:
+        """The record of a role, None if there is none."""
+        document = host.read_document(self._path(sandbox, role))
+        if document is None:
+            return None
+        return Record(str(document.get("container")), dict(document.get("expected") or {}))
+
+    def keep(self, sandbox: str, role: str, record: Record) -> None:
+        """Write the record of a role."""
+        host.write_document(
+            self._path(sandbox, role),
+            {"container": record.container, "expected": record.expected},
+        )
+
+    def forget(self, sandbox: str, role: str) -> None:
+        """Remove the record of a role; no error if there is none."""
+        host.remove_document(self._path(sandbox, role))
+
+    def _path(self, sandbox: str, role: str) -> Path:
+        # A role has the form of a name as well, so neither can leave the folder.
+        return self.folder / check_name(sandbox) / f"{check_name(role)}.json"
+
+
+def on_this_host() -> Records:
+    """The real records."""
+    return Records(host.state_dir() / "sandboxes")
