@@ -56,17 +56,17 @@ class FirewallTable:
 
 
 def normalised(listing: list[dict[str, Any]]) -> str:
-    """A listing of one table as a JSON list, one object a line.
+    """A listing of one table, one JSON object a line.
 
     The order of rules stays, since it has a meaning; that of chains and of a set's elements goes.
+    Not one JSON text: Pulumi would unfold it to a line a brace in every diff.
     """
     entries = [_stable(entry) for entry in listing if "metainfo" not in entry]
     rules = [entry for entry in entries if "rule" in entry]
     others = sorted((entry for entry in entries if "rule" not in entry), key=_line)
     # A chain keeps its rules' order; between chains there is none.
     rules.sort(key=lambda entry: str(entry["rule"].get("chain")))
-    lines = [_line(entry) for entry in others + rules]
-    return "[\n" + ",\n".join(lines) + "\n]"
+    return "".join(f"{_line(entry)}\n" for entry in others + rules)
 
 
 def _line(entry: Any) -> str:
@@ -84,18 +84,20 @@ def _stable(part: Any) -> Any:
 
 def differences(applied: str, live: str) -> list[str]:
     """In words, what is live beside what was applied."""
-    old, new = (text.replace("},\n", "}\n").splitlines() for text in (applied, live))
     marks = {"- ": "missing", "+ ": "added"}
-    changed = [
-        (marks[line[:2]], line[2:])
-        for line in difflib.ndiff(old, new)
-        if line[:2] in marks and line[2:].startswith("{")
+    compared = difflib.ndiff(applied.splitlines(), live.splitlines())
+    return [
+        f"{marks[line[:2]]}: {_words(line[2:])}"
+        for line in compared
+        if line[:2] in marks
     ]
-    return [f"{mark}: {_words(json.loads(line))}" for mark, line in changed]
 
 
-def _words(entry: dict[str, Any]) -> str:
-    kind, value = next(iter(entry.items()))
+def _words(line: str) -> str:
+    try:
+        kind, value = next(iter(json.loads(line).items()))
+    except (ValueError, AttributeError):
+        return line  # written by another version
     if kind == "rule":
         return f"rule in chain {value['chain']}: {_line(value.get('expr', []))}"
     extras = [f"{key} {value[key]}" for key in ("hook", "prio", "policy") if key in value]
@@ -117,7 +119,8 @@ class FirewallTableResource(Resource):
 
     def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
         """A table that isn't as it was applied."""
-        return {} if state.get("live") == state.get("applied") else {"live": False}
+        # Reported as findings, which read better in a preview than the table's listing.
+        return {} if state.get("live") == state.get("applied") else {"findings": False}
 
     def planned(self, inputs: Data, old: Data | None) -> Data:
         """Known if only drift is repaired: the table will be as it was applied."""

@@ -94,7 +94,7 @@ class AboxProvider(Provider):
         """The resource as it is, or an empty id if it is gone."""
         resource = self._resource(request.type)
         state = plain_map({**request.inputs, **request.properties})
-        if not request.inputs:
+        if resource.fields and not request.inputs:
             raise AboxError(
                 what=f"{resource.type_name} {request.resource_id!r} can't be imported",
                 why="its inputs are known only to the program that made it",
