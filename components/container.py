@@ -14,6 +14,7 @@ from components.host import (
     ContainerPosture,
     ExpectedContainer,
     ExpectedMount,
+    ExpectedNetwork,
 )
 
 NOT_APPLIED_LIVE = ["cpus", "healthcheck", "init", "tmpfs"]
@@ -129,7 +130,10 @@ class HardenedContainer(ComponentResource):
             expected=ExpectedContainer(
                 image=args.image,
                 command=args.command,
-                networks=_addresses(args.networks),
+                networks=[
+                    ExpectedNetwork(network=network, address=address)
+                    for network, address in args.networks
+                ],
                 joined=args.joined or "",
                 env=_env_lines(args.env),
                 mounts=args.mounts,
@@ -155,14 +159,6 @@ class HardenedContainer(ComponentResource):
 
 def _env_lines(env: Mapping[str, Input[str]]) -> list[Input[str]]:
     return [Output.concat(name, "=", value) for name, value in sorted(env.items())]
-
-
-def _addresses(networks: Sequence[tuple[Input[str], Input[str]]]) -> Input[Mapping[str, str]]:
-    """Network id to address; the ids are outputs, so the map is one as well."""
-    if not networks:
-        return {}
-    flat = [value for pair in networks for value in pair]
-    return Output.all(*flat).apply(lambda got: dict(zip(got[::2], got[1::2], strict=True)))
 
 
 def _volume(mount: ExpectedMount) -> docker.ContainerVolumeArgs:

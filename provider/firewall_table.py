@@ -99,9 +99,33 @@ def _words(line: str) -> str:
     except (ValueError, AttributeError):
         return line  # written by another version
     if kind == "rule":
-        return f"rule in chain {value['chain']}: {_line(value.get('expr', []))}"
+        statements = " ".join(_statement(part) for part in value.get("expr", []))
+        return f"rule in chain {value['chain']}: {statements}"
     extras = [f"{key} {value[key]}" for key in ("hook", "prio", "policy") if key in value]
     return " ".join([kind, str(value.get("name", "")), *extras]).strip()
+
+
+def _statement(part: dict[str, Any]) -> str:
+    """One statement of a rule, close to how nft writes it."""
+    kind, value = next(iter(part.items()))
+    if kind == "match":
+        operator = "" if value["op"] == "==" else f"{value['op']} "
+        return f"{_operand(value['left'])} {operator}{_operand(value['right'])}"
+    return f"{kind} {_operand(value)}" if value else kind
+
+
+def _operand(value: Any) -> str:
+    if isinstance(value, list):
+        return "{" + ", ".join(_operand(each) for each in value) + "}"
+    if not isinstance(value, dict):
+        return str(value)
+    if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict | list):
+        return _operand(inner)
+    if value.keys() == {"protocol", "field"}:
+        return f"{value['protocol']} {value['field']}"
+    if value.keys() == {"addr", "len"}:
+        return f"{value['addr']}/{value['len']}"
+    return " ".join(_operand(each) for each in value.values())
 
 
 class FirewallTableResource(Resource):
