@@ -212,7 +212,7 @@ class ExpectedContainer:
 
     image: Input[str]
     """Image id (``sha256:…``) or name@sha256:…"""
-    command: Input[Sequence[str]] | None = None
+    command: Input[Sequence[Input[str]]] | None = None
     """Arguments; None means the image's own."""
     networks: Sequence[ExpectedNetwork] = ()
     """Exactly these; none if ``joined``."""
