@@ -1,0 +1,139 @@
+"""The one module of the command line that starts processes.
+
+Every call takes a list of arguments (never a shell line), and every wait has an end or belongs to
+a person in front of a terminal.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+from abox.errors import HostError
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended."""
+
+    code: int
+    """Exit code; negative: the signal that ended it."""
+    stdout: str
+    stderr: str
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    stdin: str = "",
+    timeout_s: float = 30.0,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Run a program to its end and return what it printed, whatever its exit code.
+
+    Raises:
+        HostError: the program isn't there, or it was still running after `timeout_s`.
+    """
+    try:
+        done = subprocess.run(
+            list(arguments),
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=timeout_s,
+            env=None if environment is None else dict(environment),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise _missing(arguments[0]) from error
+    except subprocess.TimeoutExpired as error:
+        raise HostError(
+            what=f"{_shown(arguments)} did not end within {timeout_s:g} s",
+            why="the program hangs, or this machine is overloaded",
+            remedy="run `abox doctor`, then try again",
+        ) from error
+    return Finished(
+        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
+
+
+def replace(arguments: Sequence[str]) -> NoReturn:
+    """Become another program: its input, output, signals and exit code are then the caller's.
+
+    Raises:
+        HostError: the program isn't there.
+    """
+    try:
+        os.execvp(arguments[0], list(arguments))  # noqa: S606  no shell is wanted
+    except FileNotFoundError as error:
+        raise _missing(arguments[0]) from error
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process whose lines are read while it runs."""
+
+    process: "subprocess.Popen[str]"
+
+    def lines(self) -> Iterator[str]:
+        """Lines of standard output (and of standard error, which is merged into it)."""
+        if self.process.stdout is None:
+            return
+        for line in self.process.stdout:
+            yield line.rstrip("\n")
+
+    def wait(self) -> int:
+        """Exit code, once the process has ended."""
+        return self.process.wait()
+
+
+@contextmanager
+def running(
+    arguments: Sequence[str], *, environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Start a program and end it with the block, if it hasn't ended by itself.
+
+    An interrupt from the keyboard reaches the program too (it is in the same process group); it
+    gets the time to finish what it holds.
+
+    Raises:
+        HostError: the program isn't there.
+    """
+    try:
+        process = subprocess.Popen(
+            list(arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=None if environment is None else dict(environment),
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        raise _missing(arguments[0]) from error
+    try:
+        yield Running(process)
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _missing(program: str) -> HostError:
+    """Error for a program that isn't on PATH."""
+    return HostError(
+        what=f"{program} was not found",
+        why="it is not installed, or the folder that holds it is not on PATH",
+        remedy="run `make up` once in the checkout, or `abox doctor` to see what is missing",
+    )
+
+
+def _shown(arguments: Sequence[str]) -> str:
+    """First words of a command line, for a message."""
+    return " ".join(arguments[:4])

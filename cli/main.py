@@ -1,0 +1,109 @@
+"""The `abox` command: its subcommands, and how every one of them ends.
+
+Exit codes: 0 fine, 1 a check failed, 2 usage or configuration, 7 drift.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from abox.errors import AboxError, ExitCode
+from cli.check import check
+from cli.doctor import doctor
+from cli.drift import drift
+from cli.edit import allow, deny
+from cli.execute import open_shell, run_in_agent
+from cli.explain import explain
+from cli.listing import ls
+from cli.logs import logs
+from cli.output import complain, say
+from cli.version import VERSION
+
+INTERRUPTED = 130
+"""Exit code after an interrupt from the keyboard, as shells have it."""
+
+app = typer.Typer(
+    name="abox",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 a check failed, 2 usage or configuration, 7 drift. "
+    "A sandbox is a Pulumi stack: `pulumi up -s STACK` builds it, `pulumi destroy -s STACK` "
+    "takes it away.",
+)
+
+
+def _print_version(*, wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        say(f"abox {VERSION}")
+        raise typer.Exit(0)
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            is_eager=True,
+            callback=lambda value: _print_version(wanted=value),
+        ),
+    ] = False,
+) -> None:
+    """Sandboxes for AI coding agents: look into them, judge them, change their allowlist."""
+
+
+app.command("check")(check)
+app.command("drift")(drift)
+app.command("exec", context_settings={"ignore_unknown_options": True})(run_in_agent)
+app.command("shell")(open_shell)
+app.command("logs")(logs)
+app.command("explain")(explain)
+app.command("allow")(allow)
+app.command("deny")(deny)
+app.command("ls")(ls)
+app.command("doctor")(doctor)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are told on standard error."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except AboxError as error:
+        complain(error)
+        return int(error.exit_code)
+    except TyperException as error:
+        complain(usage_error(error))
+        return int(ExitCode.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+    return code if isinstance(code, int) else int(ExitCode.OK)
+
+
+def usage_error(error: TyperException) -> AboxError:
+    """A mistake on the command line, in three lines."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "abox"
+    said = getattr(error, "format_message", lambda: str(error))()
+    return AboxError(
+        what=f"{command}: {said}",
+        why="the command line does not fit the command",
+        remedy=f"see `{command} --help`",
+    )
+
+
+def main() -> NoReturn:
+    """Entry of the installed command."""
+    sys.exit(run())

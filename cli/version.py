@@ -1,0 +1,3 @@
+"""Version of abox."""
+
+VERSION = "0.1.0"
