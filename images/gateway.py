@@ -22,6 +22,7 @@ from images.tree import (
     own_tree,
     write_file,
 )
+from images.wheels import install_wheels
 
 ACCOUNTS = {"control": 10001, "proxy": 10002, "dns": 10003}
 """User and group id of each container's account; the pod runs them by number."""
@@ -46,8 +47,6 @@ UNBOUND_MADE = (
     "var/lib/unbound/root.key",
 )
 
-_GLIBC_OF_BOOKWORM = 36
-_GLIBC_OF_MANYLINUX2014 = 17
 _CERTIFICATE = re.compile(r".+\.pem|[0-9a-f]{8}\.[0-9]+|ca-certificates\.crt")
 
 
@@ -61,12 +60,6 @@ def furnish(root: Path) -> None:
     make_link(root, "/usr/local/bin/envoy", ENVOY)
     make_link(root, "/usr/local/bin/abox-gateway", LAUNCHER)
     compile_python(root, (*PYTHON_FOLDERS, SITE_PACKAGES))
-
-
-def wheel_platforms(machine: str) -> list[str]:
-    """Platform tags of the wheels that run on Debian bookworm, most recent first."""
-    newer = range(_GLIBC_OF_BOOKWORM, _GLIBC_OF_MANYLINUX2014 - 1, -1)
-    return [f"manylinux_2_{minor}_{machine}" for minor in newer] + [f"manylinux2014_{machine}"]
 
 
 def copied_files() -> dict[str, Path]:
@@ -155,24 +148,7 @@ def _venv(root: Path) -> None:
         "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n",
     )
     site = make_folder(root, SITE_PACKAGES)
-    machine = run(["uname", "-m"]).strip()
-    platforms = [f"--platform={tag}" for tag in wheel_platforms(machine)]
-    run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--no-deps"),
-            *(
-                "--require-hashes",
-                "--only-binary=:all:",
-                "--no-compile",
-                "--root-user-action=ignore",
-            ),
-            *("--implementation=cp", "--python-version=3.11", *platforms),
-            *(f"--target={site}", f"--requirement={REQUIREMENTS}"),
-        ],
-        timeout_s=600,
-    )
-    shutil.rmtree(site / "bin", ignore_errors=True)  # scripts that name this machine's Python
-    own_tree(site, uid=0, gid=0)
+    install_wheels(site, REQUIREMENTS)
     (root / ENVOY.lstrip("/")).chmod(0o755)
 
 
@@ -180,7 +156,7 @@ GATEWAY = Recipe(
     name="gateway",
     variant="essential",
     packages=(*BASE.packages, "libstdc++6", "unbound"),  # libstdc++6: for grpcio
-    inputs=(PROJECT / "images/gateway.py", REQUIREMENTS),
+    inputs=(PROJECT / "images/gateway.py", PROJECT / "images/wheels.py", REQUIREMENTS),
     furnish=furnish,
     config={
         "Cmd": ["/usr/bin/tini", "--", "sleep", "infinity"],

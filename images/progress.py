@@ -37,24 +37,25 @@ class PackageCounter:
 
     def __init__(self) -> None:
         self.total = 0
-        self._fetched = self._unpacked = self._configured = 0
+        self._seen = {"downloading": 0, "unpacking": 0, "setting up": 0}
+        self._step = "downloading"
 
     def see(self, line: str) -> None:
         """Take one line into account."""
         if found := _COUNT.search(line):
             self.total += int(found[1])
         elif _FETCHED.match(line):
-            self._fetched += 1
+            self._count("downloading")
         elif line.startswith("Unpacking "):
-            self._unpacked += 1
+            self._count("unpacking")
         elif line.startswith("Setting up "):
-            self._configured += 1
+            self._count("setting up")
 
     def describe(self) -> str:
         """The same in words."""
         total = f" of {self.total}" if self.total else ""
-        if self._configured:
-            return f"setting up packages, {self._configured}{total}"
-        if self._unpacked:
-            return f"unpacking packages, {self._unpacked}{total}"
-        return f"downloading packages, {self._fetched}{total}"
+        return f"{self._step} packages, {self._seen[self._step]}{total}"
+
+    def _count(self, step: str) -> None:
+        self._step = step
+        self._seen[step] += 1
