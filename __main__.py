@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pulumi
+from abox.settings import parse_settings
 
 from abox.errors import AboxError
-from abox.settings import parse_settings
 from components.images import read_image_ids
 from components.resolvers import host_resolvers
 from components.sandbox import Sandbox, SandboxArgs
@@ -13,7 +13,7 @@ from components.sandbox import Sandbox, SandboxArgs
 stack = pulumi.get_stack()
 config = pulumi.Config("abox")
 try:
-    settings = parse_settings(stack, config.require_object("sandbox"))
+    settings = parse_settings(stack, config.get_object("sandbox"), config.get_object("secrets"))
     args = SandboxArgs(
         settings=settings,
         images=read_image_ids(Path(__file__).parent),

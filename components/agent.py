@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi_docker as docker
+from abox.settings import AgentSettings
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from abox.agent_environment import TRUST_DIR, agent_environment
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
-from abox.settings import AgentSettings
 from components.container import HardenedContainer, HardenedContainerArgs
 from components.host import ExpectedMount
 
 HOME = "/home/agent"
 WORKSPACE = "/workspace"
-TMPFS = {"/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777", "/run": "rw,nosuid,nodev,size=16m,mode=1777"}  # noqa: S108, E501  # mount points
+TMPFS = {
+    "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",
+    "/run": "rw,nosuid,nodev,size=16m,mode=1777",
+}  # noqa: S108, E501  # mount points
 KEEP_RUNNING = ("sleep", "infinity")
 """What an agent without a command of its own does: wait for ``abox exec`` and ``abox shell``."""
 USER = "1000:1000"
@@ -71,8 +74,7 @@ class Agent(ComponentResource):
                 mounts=[
                     ExpectedMount(source=self._volume(name, "home", args.sandbox), target=HOME),
                     ExpectedMount(
-                        source=settings.workspace
-                        or self._volume(name, "workspace", args.sandbox),
+                        source=settings.workspace or self._volume(name, "workspace", args.sandbox),
                         target=WORKSPACE,
                     ),
                     ExpectedMount(source=args.trust_volume, target=TRUST_DIR, read_only=True),

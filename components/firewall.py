@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
+from abox.render.nftables import TableSpec, render_table
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from abox.allowlist import Policy
-from abox.render.nftables import TableSpec, render_table
 from components.host import BridgeFiltering, FirewallTable, SubnetLease
 
 

@@ -33,7 +33,7 @@ class NetworkArgs:
 class Network(ComponentResource):
     """Host-only bridge without any uplink (layer 3) and the gateway pod's egress bridge.
 
-    The egress bridge has no masquerading of Docker's: the sandbox's own table does it, so that it is
+    Docker doesn't masquerade for the egress bridge: the sandbox's own table does, so that it is
     read back, and gone with the table.
     """
 

@@ -82,9 +82,7 @@ class Proxy(ComponentResource):
             # The policy counts as live only when Envoy has it, so Envoy has to be there.
             opts=ResourceOptions(parent=self, depends_on=[container]),
         )
-        self.url: Output[str] = Output.concat(
-            "http://", args.gateway, ":", str(args.proxy_port)
-        )
+        self.url: Output[str] = Output.concat("http://", args.gateway, ":", str(args.proxy_port))
         self.container_id: Output[str] = container.container_id
         self.container_name: Output[str] = container.container_name
         self.ca_fingerprint: Output[str] = authority.fingerprint

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
+from abox.settings import Settings
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.naming import Role
-from abox.settings import Settings
 from components.agent import Agent, AgentArgs
 from components.firewall import Firewall, FirewallArgs
 from components.gateway import Gateway, GatewayArgs
@@ -45,9 +45,7 @@ class Sandbox(ComponentResource):
         child = ResourceOptions(parent=self)
         settings = args.settings
         policy: Policy = settings.policy
-        lease = SubnetLease(
-            f"{name}-subnet", sandbox=name, subnet=str(settings.subnet), opts=child
-        )
+        lease = SubnetLease(f"{name}-subnet", sandbox=name, subnet=str(settings.subnet), opts=child)
         firewall = Firewall(
             f"{name}-firewall",
             FirewallArgs(
