@@ -1,0 +1,1 @@
+"""Stand-in for the official command plugin: local commands only."""

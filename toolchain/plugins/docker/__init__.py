@@ -1,0 +1,1 @@
+"""Stand-in for the official Docker plugin, over the Docker Engine API."""
