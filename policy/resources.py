@@ -1,0 +1,73 @@
+"""How rules read resources: types, roles, and plain data out of what the engine hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pulumi_policy import EnforcementLevel, ReportViolation, ResourceValidationArgs
+from pulumi_policy.proxy import UnknownValueError
+
+from abox.naming import LABEL_ROLE
+
+CONTAINER = "docker:index/container:Container"
+NETWORK = "docker:index/network:Network"
+CONTAINER_POSTURE = "abox:index:ContainerPosture"
+FIREWALL_TABLE = "abox:index:FirewallTable"
+GATEWAY_POLICY = "abox:index:GatewayPolicy"
+
+ROLE_EGRESS = "egress"
+"""Role of the one network that has a way out; only the gateway pod is on it."""
+
+MANDATORY = EnforcementLevel.MANDATORY
+
+__all__ = [
+    "CONTAINER",
+    "CONTAINER_POSTURE",
+    "FIREWALL_TABLE",
+    "GATEWAY_POLICY",
+    "MANDATORY",
+    "NETWORK",
+    "ROLE_EGRESS",
+    "ReportViolation",
+    "ResourceValidationArgs",
+    "allowed_hosts",
+    "is_known",
+    "items",
+    "role_of",
+]
+
+
+def items(props: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """Members of a list property; none if it is missing or null.
+
+    What is no list is handed back as its only member, so that a rule sees it instead of nothing.
+    """
+    value = props.get(key)
+    if value is None:
+        return ()
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def is_known(props: Mapping[str, Any], key: str) -> bool:
+    """Whether a property can be read; in a preview what another resource will tell can't."""
+    try:
+        props.get(key)
+    except UnknownValueError:
+        return False
+    return True
+
+
+def role_of(props: Mapping[str, Any]) -> str | None:
+    """What a container or network is in its sandbox, by its label; None without one."""
+    for label in items(props, "labels"):
+        if label.get("label") == LABEL_ROLE:
+            value = label.get("value")
+            return value if isinstance(value, str) else None
+    return None
+
+
+def allowed_hosts(policy: Mapping[str, Any]) -> Iterator[str]:
+    """Hosts of the allowlist in a policy document, judged or not, as they stand."""
+    for entry in items(policy, "allow"):
+        yield str(entry.get("host")) if isinstance(entry, Mapping) else str(entry)
