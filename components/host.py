@@ -126,8 +126,14 @@ class GatewayPolicy(CustomResource):
     """Hash of the policy that was asked; known in preview if the policy is."""
     live_hash: Output[str]
     """Hash of what Envoy and Unbound have live; empty if the pod can't tell."""
+    ca_fingerprint: Output[str]
+    """Fingerprint of the authority that was asked; known in preview if the authority is."""
     live_ca: Output[str]
     """Fingerprint of the authority that signs in the pod; empty if the pod can't tell."""
+    trust: Output[str]
+    """Digest of the agent's trust store right after the policy was applied."""
+    live_trust: Output[str]
+    """Digest of the agent's trust store; empty if the pod can't tell."""
 
     def __init__(
         self,
@@ -155,7 +161,7 @@ class GatewayPolicy(CustomResource):
             "trusted_cas": trusted_cas,
             "ca_certificate": ca_certificate,
             "ca_key": ca_key,
-            **_unset("policy_hash live_hash live_ca"),
+            **_unset("policy_hash live_hash ca_fingerprint live_ca trust live_trust"),
         }
         super().__init__("abox:index:GatewayPolicy", name, props, opts)
 

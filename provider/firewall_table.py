@@ -86,11 +86,7 @@ def differences(applied: str, live: str) -> list[str]:
     """In words, what is live beside what was applied."""
     marks = {"- ": "missing", "+ ": "added"}
     compared = difflib.ndiff(applied.splitlines(), live.splitlines())
-    return [
-        f"{marks[line[:2]]}: {_words(line[2:])}"
-        for line in compared
-        if line[:2] in marks
-    ]
+    return [f"{marks[line[:2]]}: {_words(line[2:])}" for line in compared if line[:2] in marks]
 
 
 def _words(line: str) -> str:

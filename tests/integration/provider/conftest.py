@@ -1,0 +1,123 @@
+"""Real containers and networks for the provider's resources, under the tests' prefix."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import docker.errors
+import pytest
+
+from provider import host
+from provider.container_posture import ContainerPosture
+from provider.engine import Engine
+from provider.posture import Expected, findings
+from tests.host import ROOT
+
+SLEEP = ["/usr/bin/tini", "--", "sleep", "infinity"]
+PIDS_LIMIT = 64
+MEMORY_MB = 64
+
+
+@dataclass
+class Bench:
+    """Makes containers and networks, and takes them all away."""
+
+    engine: Engine
+    prefix: str = field(default_factory=lambda: f"abxt-{secrets.token_hex(3)}")
+    containers: list[str] = field(default_factory=list)
+    networks: list[str] = field(default_factory=list)
+
+    @property
+    def image(self) -> str:
+        """Id of an image that every checkout has built."""
+        lock = json.loads((ROOT / ".abox" / "images.lock.json").read_text())
+        return lock["base"]["id"]
+
+    def network(self, number: int, *, labels: dict[str, str] | None = None, **options) -> str:
+        """An internal /24 out of the range of leases."""
+        name = f"{self.prefix}-{len(self.networks)}"
+        block = {"Subnet": f"10.213.{number}.0/24", "Gateway": f"10.213.{number}.1"}
+        made = self.engine.create_network(
+            name,
+            driver="bridge",
+            internal=options.pop("internal", True),
+            ipam={"Driver": "default", "Config": [block]},
+            labels=labels,
+            **options,
+        )
+        self.networks.append(made["Id"])
+        return made["Id"]
+
+    def container(self, *, start=True, networks=None, command=SLEEP, labels=None, **settings):
+        """A container as hardened as the program's, except for `settings` of its host part."""
+        hardened = {
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges:true"],
+            "read_only": True,
+            "pids_limit": PIDS_LIMIT,
+            "mem_limit": MEMORY_MB * 1024 * 1024,
+            "memswap_limit": MEMORY_MB * 1024 * 1024,
+            "network_mode": next(iter(networks)) if networks else "none",
+        }
+        config: dict[str, Any] = {
+            key: settings.pop(key) for key in ("environment", "user") if key in settings
+        }
+        if networks:
+            first, address = next(iter(networks.items()))
+            # The stubs want one endpoint, the SDK a map of them.
+            endpoints: Any = {first: self.engine.create_endpoint_config(ipv4_address=address)}
+            config["networking_config"] = self.engine.create_networking_config(endpoints)
+        made = self.engine.create_container(
+            self.image,
+            command=command,
+            name=f"{self.prefix}-c{len(self.containers)}",
+            host_config=self.engine.create_host_config(**{**hardened, **settings}),
+            labels=labels,
+            **config,
+        )
+        self.containers.append(made["Id"])
+        if start:
+            self.engine.start(made["Id"])
+        return made["Id"]
+
+    def expected(self, **fields) -> Expected:
+        """What the program would ask of `container`."""
+        asked = {
+            "image": self.image,
+            "command": SLEEP,
+            "pids_limit": PIDS_LIMIT,
+            "memory_mb": MEMORY_MB,
+        }
+        return Expected.parse({**asked, **fields})
+
+    def posture(self, container: str, expected: Expected) -> ContainerPosture:
+        return ContainerPosture(container, expected, host.engine, host.network_namespace)
+
+    def texts(self, posture: ContainerPosture) -> list[str]:
+        """Findings in words."""
+        facts = posture.read()
+        assert facts is not None
+        return [finding.text for finding in findings(posture.expected, facts)]
+
+    def clean(self) -> None:
+        for container in self.containers:
+            with contextlib.suppress(docker.errors.NotFound):
+                self.engine.remove_container(container, force=True, v=True)
+        for network in self.networks:
+            with contextlib.suppress(docker.errors.NotFound):
+                self.engine.remove_network(network)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Makes containers and networks for one test."""
+    made = Bench(host.engine())
+    try:
+        yield made
+    finally:
+        made.clean()

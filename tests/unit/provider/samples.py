@@ -1,0 +1,345 @@
+"""One example a resource type, over fakes: what the contract tests in this folder walk through."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+
+from abox.allowlist import Policy, parse_policy
+from provider.bridge_filtering import WANTED, BridgeFiltering, BridgeFilteringResource
+from provider.certificate_authority import (
+    CertificateAuthorityResource,
+    fingerprint,
+    make_authority,
+)
+from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
+from provider.engine import ExecResult
+from provider.firewall_table import FirewallTableResource
+from provider.gateway_policy import GatewayPolicyResource
+from provider.leftovers import Leftovers
+from provider.network_posture import NetworkPostureResource
+from provider.records import Record, Records
+from provider.resource import Data, Resource
+from provider.subnet_lease import Leases, SubnetLeaseResource
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+MEGABYTE = 1024 * 1024
+
+
+def authority():
+    return make_authority("p", 365, NOW)
+
+
+FIRST_CA, SECOND_CA = authority(), authority()
+
+
+def container_inspection(container: str) -> dict[str, Any]:
+    """What the engine says about a container that is exactly as asked."""
+    return {
+        "Id": container,
+        "Image": "sha256:1",
+        "State": {"Running": True, "Paused": False, "Restarting": False, "Pid": 10},
+        "Config": {"Env": ["PATH=/bin"], "Cmd": ["sleep"], "User": "", "Labels": {}},
+        "HostConfig": {
+            "NetworkMode": "net",
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "ReadonlyRootfs": True,
+            "IpcMode": "private",
+            "PidsLimit": 64,
+            "Memory": 64 * MEGABYTE,
+            "MemorySwap": 64 * MEGABYTE,
+            "RestartPolicy": {"Name": "no"},
+        },
+        "NetworkSettings": {
+            "Networks": {"n": {"NetworkID": "net1", "IPAMConfig": {"IPv4Address": "10.10.0.10"}}}
+        },
+        "Mounts": [],
+    }
+
+
+@dataclass
+class FakeEngine:
+    """A Docker engine in memory that notes every call."""
+
+    calls: list[Any] = field(default_factory=list)
+    containers_by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
+    networks_by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answer: Callable[[list[str], bytes], ExecResult] | None = None
+    set_resources: Callable[[str, Data], None] | None = None
+    refusal: Exception | None = None
+
+    def __call__(self) -> Any:
+        if self.refusal is not None:
+            raise self.refusal
+        return self
+
+    def find_container(self, container: str) -> dict[str, Any] | None:
+        self.calls.append(("find_container", container))
+        return self.containers_by_id.get(container)
+
+    def find_network(self, network: str) -> dict[str, Any] | None:
+        self.calls.append(("find_network", network))
+        return self.networks_by_id.get(network)
+
+    def find_image(self, image: str) -> dict[str, Any] | None:
+        self.calls.append(("find_image", image))
+        return {"Id": image, "Config": {"Env": ["PATH=/bin"], "Cmd": ["sleep"]}}
+
+    def containers(self, **kwargs: Any) -> list[dict[str, Any]]:
+        self.calls.append(("containers", kwargs))
+        return list(self.containers_by_id.values())
+
+    def networks(self, **kwargs: Any) -> list[dict[str, Any]]:
+        self.calls.append(("networks", kwargs))
+        return list(self.networks_by_id.values())
+
+    def exec_with_input(
+        self, container: str, command: list[str], *, stdin: bytes, timeout_s: int
+    ) -> ExecResult:
+        self.calls.append((container, command, stdin, timeout_s))
+        assert self.answer is not None
+        return self.answer(command, stdin)
+
+    def inspect_network(self, network: str) -> dict[str, Any]:
+        found = self.find_network(network)
+        if found is None:
+            raise docker.errors.NotFound("no such network")
+        return found
+
+    def disconnect_container_from_network(self, container: str, network: str, **kw: Any) -> None:
+        self.calls.append(("disconnect", container, network, kw))
+        self.networks_by_id.get(network, {}).get("Containers", {}).pop(container, None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
+
+
+@dataclass
+class FakeNft:
+    """nft with tables in memory: a script's text is its table's only rule."""
+
+    calls: list[Any]
+    tables: dict[str, str] = field(default_factory=dict)
+    failure: Exception | None = None
+
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
+        self.calls.append((arguments, stdin))
+        if self.failure is not None:
+            raise self.failure
+        if arguments == ("-j", "list", "tables"):
+            named = [{"table": {"family": "inet", "name": name}} for name in self.tables]
+            return json.dumps({"nftables": [{"metainfo": {}}, *named]})
+        if arguments[:3] == ("-j", "list", "table"):
+            rule = {"rule": {"chain": "c", "handle": 1, "comment": self.tables[arguments[-1]]}}
+            return json.dumps({"nftables": [{"metainfo": {}}, rule]})
+        if arguments == ("-f", "-"):
+            self.tables["t"] = stdin
+        if arguments[:2] == ("delete", "table"):
+            del self.tables[arguments[-1]]
+        return ""
+
+
+@dataclass
+class Sample:
+    """One resource over a fake host."""
+
+    resource: Resource
+    inputs: Data
+    changed: Data
+    """Another valid value for each input."""
+    drifted: dict[str, Any]
+    """For each drift field a value that says that something has changed."""
+    trace: list[Any]
+    """What was done on the fake host."""
+
+
+def subnet_lease(folder: Path) -> Sample:
+    engine = FakeEngine()
+    leases = Leases(folder / "leases", "/checkout", list)
+    return Sample(
+        SubnetLeaseResource(lambda: leases, lambda: Leftovers(engine)),
+        {"sandbox": "p", "subnet": "10.10.3.0/24"},
+        {"sandbox": "q", "subnet": "10.10.4.0/24"},
+        {"conflicts": ["somebody overlaps"]},
+        engine.calls,
+    )
+
+
+def firewall_table(folder: Path) -> Sample:
+    nft = FakeNft([])
+    return Sample(
+        FirewallTableResource(nft),
+        {"table": "t", "rules": "one"},
+        {"table": "u", "rules": "two"},
+        {"live": '{"rule":{"chain":"c","comment":"added"}}\n'},
+        nft.calls,
+    )
+
+
+def bridge_filtering(folder: Path) -> Sample:
+    settings = dict(WANTED)
+    filtering = BridgeFiltering(settings.get, settings.__setitem__, lambda _: None)
+    return Sample(
+        BridgeFilteringResource(filtering), {}, {}, {"settings": dict.fromkeys(WANTED, "0")}, []
+    )
+
+
+def certificate_authority(folder: Path) -> Sample:
+    return Sample(
+        CertificateAuthorityResource(lambda: NOW),
+        {"sandbox": "p", "valid_days": 365},
+        {"sandbox": "q", "valid_days": 100},
+        {"findings": ["the certificate ends soon"]},
+        [],
+    )
+
+
+def gateway_policy(folder: Path) -> Sample:
+    live: dict[str, str] = {}
+
+    def answer(command: list[str], stdin: bytes) -> ExecResult:
+        if command[-1] == "apply":
+            document = json.loads(stdin)
+            live["policy_hash"] = Policy.from_document(document["policy"]).hash
+            live["ca_fingerprint"] = fingerprint(document["ca"]["certificate"])
+            live["trust_sha256"] = "abc"
+            return ExecResult(0, b'{"ok": true}\n', b"")
+        return ExecResult(0, json.dumps(live).encode(), b"")
+
+    running = {name: container_inspection(name) for name in ("control1", "control2")}
+    engine = FakeEngine(containers_by_id=running, answer=answer)
+    return Sample(
+        GatewayPolicyResource(engine),
+        {
+            "container": "control1",
+            "sandbox": "p",
+            "policy": parse_policy(["example.com"]).to_document(),
+            "gateway": "10.10.0.2",
+            "proxy_port": 8080,
+            "upstream_dns": ["198.51.100.53"],
+            "trusted_cas": [],
+            "ca_certificate": FIRST_CA.certificate,
+            "ca_key": FIRST_CA.key,
+        },
+        {
+            "container": "control2",
+            "sandbox": "q",
+            "policy": parse_policy(["example.org"]).to_document(),
+            "gateway": "10.10.1.2",
+            "proxy_port": 8081,
+            "upstream_dns": [],
+            "trusted_cas": [SECOND_CA.certificate],
+            "ca_certificate": SECOND_CA.certificate,
+            "ca_key": SECOND_CA.key,
+        },
+        {"live_hash": "", "live_ca": "0" * 64, "live_trust": "0" * 64},
+        engine.calls,
+    )
+
+
+EXPECTED = {
+    "image": "sha256:1",
+    "networks": [{"network": "net1", "address": "10.10.0.10"}],
+    "pids_limit": 64,
+    "memory_mb": 64,
+}
+
+
+def container_posture(folder: Path) -> Sample:
+    containers = {name: container_inspection(name) for name in ("c1", "c2")}
+    engine = FakeEngine(containers_by_id=containers)
+    # The engine applies a limit, so that the changed expectation can be met.
+
+    def set_resources(container: str, body: Data) -> None:
+        engine.calls.append((container, body))
+        containers[container]["HostConfig"].update(body)
+
+    engine.set_resources = set_resources
+    return Sample(
+        ContainerPostureResource(engine, lambda _: "net:[1]", lambda: Records(folder)),
+        {"sandbox": "p", "role": "agent", "container": "c1", "expected": EXPECTED},
+        {
+            "sandbox": "q",
+            "role": "dns",
+            "container": "c2",
+            "expected": {**EXPECTED, "pids_limit": 128},
+        },
+        {"findings": ["the container is paused"]},
+        engine.calls,
+    )
+
+
+def container_generation(folder: Path) -> Sample:
+    engine = FakeEngine()
+    return Sample(
+        ContainerGenerationResource(engine, lambda: Records(folder)),
+        {"sandbox": "p", "role": "agent"},
+        {"sandbox": "q", "role": "dns"},
+        {"damage": ["privileged is True instead of False"]},
+        engine.calls,
+    )
+
+
+def network_posture(folder: Path) -> Sample:
+    def network(bridge: str, *, internal: bool) -> dict[str, Any]:
+        return {
+            "Id": "0" * 64,
+            "Internal": internal,
+            "Options": {"com.docker.network.bridge.name": bridge},
+            "Containers": {name: {"Name": name} for name in ("pause", "stranger", "agent")},
+        }
+
+    networks = {
+        "net1": network("abx-p", internal=True),
+        "net2": network("abx-p", internal=True),
+        "net3": network("abx-q", internal=True),
+    }
+    engine = FakeEngine(networks_by_id=networks)
+    records = Records(folder)
+    records.keep("p", "agent", Record("agent", {}))
+
+    def switched_on(interface: str) -> None:
+        engine.calls.append(interface)
+
+    return Sample(
+        NetworkPostureResource(engine, lambda _: True, switched_on, lambda: records),
+        {
+            "sandbox": "p",
+            "network": "net1",
+            "bridge": "abx-p",
+            "internal": True,
+            "members": ["pause"],
+            "agent_allowed": True,
+        },
+        {
+            "sandbox": "q",
+            "network": "net2",
+            "bridge": "abx-q",
+            "internal": False,
+            "members": ["stranger"],
+            "agent_allowed": False,
+        },
+        {"foreign": ["stranger (stranger)"], "findings": ["it is not internal"]},
+        engine.calls,
+    )
+
+
+SAMPLES: dict[str, Callable[[Path], Sample]] = {
+    "BridgeFiltering": bridge_filtering,
+    "CertificateAuthority": certificate_authority,
+    "ContainerGeneration": container_generation,
+    "ContainerPosture": container_posture,
+    "FirewallTable": firewall_table,
+    "GatewayPolicy": gateway_policy,
+    "NetworkPosture": network_posture,
+    "SubnetLease": subnet_lease,
+}
