@@ -34,7 +34,6 @@ ENVIRONMENT = {
     "GOPATH": f"{HOME}/go",
     "HOME": HOME,
     "LANG": "C.UTF-8",
-    "NPM_CONFIG_NODEDIR": "/usr/local",  # headers for native modules: the download is not allowed
     "NPM_CONFIG_PREFIX": f"{HOME}/.npm-global",
     "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "PATH": ":".join(
@@ -55,6 +54,8 @@ ENVIRONMENT = {
     "XDG_CONFIG_HOME": f"{HOME}/.config",
     "XDG_DATA_HOME": f"{HOME}/.local/share",
     "XDG_STATE_HOME": f"{HOME}/.local/state",
+    # Headers for native modules, which node-gyp would otherwise download.
+    "npm_package_config_node_gyp_nodedir": "/usr/local",
 }
 """Where tools install and keep things: all of it below the home, which is a volume."""
 

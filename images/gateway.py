@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from abox.pod import IMAGE_FOLDERS, TRUST_DIR
+from abox.pod import IMAGE_FOLDERS
+from abox.render.paths import TRUST_DIR
 from images.base import BASE, PYTHON_FOLDERS
 from images.host import run
 from images.recipe import PROJECT, Overlay, Recipe
