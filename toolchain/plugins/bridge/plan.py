@@ -105,6 +105,8 @@ def _removed(field: Field, *, creating: bool, in_set: bool) -> Value:
 
 
 def _plan_scalar(field: Field, prior: Value, new: Value, *, creating: bool) -> Value:
+    if field.computed and new == "":
+        return UNKNOWN if creating else prior
     if creating:
         return new
     if new == "" and (field.empty_is_unset or is_zero(prior)):

@@ -17,6 +17,7 @@ from toolchain.plugins.bridge.resource import (
     ResourceKind,
     values,
 )
+from toolchain.plugins.bridge.set_order import in_set_order
 from toolchain.plugins.docker.container_creation import (
     MIB,
     attachment_body,
@@ -113,7 +114,8 @@ class Container(Resource):
                 "is not connected to the network bridge", "is not connected to bridge"
             ):
                 raise ResourceError(f"Unable to disconnect the default network: {error}") from error
-        for attachment in wanted["networksAdvanced"]:
+        attachments = in_set_order(CONTAINER["networksAdvanced"], wanted["networksAdvanced"])
+        for attachment in attachments:
             network = str(attachment["name"])
             try:
                 self.engine.post(
