@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import typer
+from rich.text import Text
 
 from abox.addresses import judged_allowed
 from abox.agent_environment import BUNDLE_VARIABLES, PROXY_VARIABLES
@@ -26,7 +27,7 @@ from abox.naming import Role
 from cli import host, probes
 from cli.checkout import current_checkout
 from cli.containers import Container, check_known, list_containers, of_role, running_of_role
-from cli.output import mark, note, say, say_json, say_table
+from cli.output import mark, note, say, say_json, say_table, table_width
 from cli.parameters import AsJson, Stack
 from cli.probe_plan import (
     DENIED_CANDIDATES,
@@ -61,6 +62,9 @@ Answers = dict[str, dict[str, Answer]]
 
 LISTEN = "0A"
 """State of a listening socket in /proc/net/tcp."""
+
+WIDE = 140
+"""Columns from which the table shows what was expected."""
 
 MAX_HOST_PORTS = 64
 """Listening ports of the host that are tried at each of its addresses."""
@@ -295,7 +299,7 @@ class HostListener:
             what="host: what arrived at that listener",
             expectation="nothing",
             result=" and ".join(arrived) or "nothing",
-            ok=not arrived,
+            state="open" if arrived else "ok",
         )
 
     def _sockets(self) -> Iterator[tuple[str, socket.socket]]:
@@ -452,6 +456,7 @@ def to_document(stack: str, rows: list[Row]) -> dict[str, Any]:
                 "expectation": row.expectation,
                 "result": row.result,
                 "ok": row.ok,
+                "state": row.state,
             }
             for row in rows
         ],
@@ -460,21 +465,15 @@ def to_document(stack: str, rows: list[Row]) -> dict[str, Any]:
 
 def _show(stack: str, rows: list[Row]) -> None:
     """The check for people."""
-    say_table(
-        ["probe", "what is tried", "expected", "result", ""],
-        [
-            [row.id, row.what, row.expectation, row.result, mark(ok=row.ok, good="ok", bad="OPEN")]
-            if row.group != "works"
-            else [
-                row.id,
-                row.what,
-                row.expectation,
-                row.result,
-                mark(ok=row.ok, good="ok", bad="FAILS"),
-            ]
-            for row in rows
-        ],
-    )
+    wide = table_width() >= WIDE
+    columns = ["probe", "what is tried", "expected", "result", ""]
+    cells: list[list[str | Text]] = [
+        [row.id, row.what, row.expectation, row.result, mark(row.state, ok=row.ok)] for row in rows
+    ]
+    if not wide:  # the words of a good result tell what was expected
+        columns.pop(2)
+        cells = [[*line[:2], *line[3:]] for line in cells]
+    say_table(columns, cells)
     bad = [row for row in rows if not row.ok]
     if bad:
         say(f"{stack}: {len(bad)} of {len(rows)} probes failed: {', '.join(r.id for r in bad)}")

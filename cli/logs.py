@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from abox.verdict_log import Verdict, parse_dns_line, parse_http_line
 
 from abox.errors import AboxError
 from abox.naming import Role
+from abox.verdict_log import Verdict, parse_dns_line, parse_http_line
 from cli import host
 from cli.checkout import current_checkout
 from cli.containers import check_known, list_containers, of_role

@@ -4,6 +4,7 @@ Nothing that comes from a sandbox reaches the terminal with its control characte
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -56,10 +57,14 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> N
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
-    console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    console.print(table)
+    Console(soft_wrap=False, width=table_width()).print(table)
 
 
-def mark(*, ok: bool, good: str, bad: str) -> Text:
+def table_width() -> int:
+    """Columns that a table may have."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+
+
+def mark(word: str, *, ok: bool) -> Text:
     """A word in green or red."""
-    return Text(good, style="green") if ok else Text(bad, style="bold red")
+    return Text(word if ok else word.upper(), style="green" if ok else "bold red")

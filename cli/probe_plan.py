@@ -35,6 +35,9 @@ USUAL_PORTS = (21, 22, 23, 25, 53, 80, 111, 139, 443, 445, 2049, 2375, 2376, 330
 UDP_PORTS = (67, 69, 123, 137, 161, 500, 514, 1900, 4500, 4789, 5353, 5355, 33434)
 """Datagram services tried at the gateway, besides DNS."""
 
+DETAIL_MAX = 60
+"""Characters of an answer's detail that are shown."""
+
 CLOSED = frozenset({"refused", "unreachable", "prohibited", "dropped", "closed"})
 """Outcomes of a connection that went nowhere."""
 
@@ -47,6 +50,10 @@ NO_SOCKET = SILENT | {"no-socket", "unsupported"}
 REFUSED_SYSCALL = frozenset({"EPERM", "EACCES", "ENOSYS", "unsupported"})
 
 Group = Literal["works", "names", "proxy", "network", "container"]
+
+State = Literal["ok", "open", "unproven", "fails"]
+"""Of a row: as it should be; something passes that must not; nothing passed, but not for the
+reason that was wanted; something doesn't work that must."""
 
 Attempt = tuple[str, dict[str, Any]]
 """Kind (a function of cli/probes.py) and its arguments."""
@@ -86,7 +93,12 @@ class Row:
     what: str
     expectation: str
     result: str
-    ok: bool
+    state: State
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is as it should be."""
+        return self.state == "ok"
 
 
 @dataclass(frozen=True)
@@ -148,7 +160,7 @@ def spellings(address: str) -> tuple[str, ...]:
     high, low = number >> 16, number & 0xFFFF
     dotted_hex = ".".join(f"0x{part:02x}" for part in parts)
     dotted_octal = ".".join(f"0{part:o}" for part in parts)
-    return (
+    found = (
         address,
         f"{address}.",
         str(number),
@@ -167,6 +179,7 @@ def spellings(address: str) -> tuple[str, ...]:
         f"[2002:{high:x}:{low:x}::1]",
         f"[{address}]",
     )
+    return tuple(dict.fromkeys(found))
 
 
 def plan_probes(around: Surroundings) -> list[Probe]:
@@ -210,8 +223,23 @@ def judge(probe: Probe, answers: Mapping[str, Answer]) -> Row:
         what=probe.what,
         expectation=probe.expectation,
         result=result,
-        ok=not bad,
+        state=_state(probe, list(bad.values())),
     )
+
+
+def _state(probe: Probe, bad: list[Answer | None]) -> State:
+    """What the bad answers of a probe mean."""
+    if not bad:
+        return "ok"
+    if probe.group == "works":
+        return "fails"
+    passed = any(
+        answer is not None
+        and answer.outcome.split()[:1] != ["broken"]
+        and answer.outcome not in SILENT
+        for answer in bad
+    )
+    return "open" if passed else "unproven"
 
 
 def _good(probe: Probe, answers: Mapping[str, Answer], label: str) -> bool:
@@ -229,7 +257,8 @@ def _shown(answer: Answer | None) -> str:
     """One answer in words."""
     if answer is None:
         return "no answer from the probe"
-    detail = f" ({answer.detail})" if answer.detail else ""
+    said = answer.detail if len(answer.detail) <= DETAIL_MAX else answer.detail[:DETAIL_MAX] + "…"
+    detail = f" ({said})" if said else ""
     slow = f" after {answer.seconds:.1f} s" if answer.seconds >= 1 else ""
     return f"{answer.outcome}{detail}{slow}"
 

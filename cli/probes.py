@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import re
+import resource
 import select
 import socket
 import ssl
@@ -107,9 +108,10 @@ def tcp(host: str, port: int) -> tuple[str, str]:
 
 def tcp_scan(host: str, ports: list[int]) -> tuple[str, str]:
     """Open many TCP connections to one address at once; "open" if any is answered."""
+    batch = max(64, min(1200, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     found: list[int] = []
-    for start in range(0, len(ports), 256):
-        found += _scan_some(host, ports[start : start + 256])
+    for start in range(0, len(ports), batch):
+        found += _scan_some(host, ports[start : start + batch])
     if found:
         return "open", "ports " + ", ".join(map(str, sorted(found)))
     return "closed", f"{len(ports)} ports"
@@ -281,9 +283,27 @@ def _addresses(answer: bytes, start: int, count: int) -> list[str]:
 # --- proxy -------------------------------------------------------------------------------------
 
 
+_dead: dict[str, OSError] = {}
+"""Proxies that could not be reached: the rest of the attempts would only wait for the same."""
+
+
+def _connect(proxy: list[Any]) -> socket.socket:
+    """Connect to the proxy."""
+    name = str(proxy)
+    if name in _dead:
+        raise _dead[name]
+    try:
+        one = socket.create_connection((proxy[0], proxy[1]), timeout=CONNECT_TIMEOUT_S)
+    except OSError as error:
+        _dead[name] = error
+        raise
+    one.settimeout(PROXY_TIMEOUT_S)
+    return one
+
+
 def http(proxy: list[Any], request: str) -> tuple[str, str]:
     """Send bytes (one character each) to the proxy; the outcome is its answer's status."""
-    with socket.create_connection((proxy[0], proxy[1]), timeout=PROXY_TIMEOUT_S) as one:
+    with _connect(proxy) as one:
         one.sendall(request.encode("latin-1"))
         return _answer(one)
 
@@ -296,7 +316,7 @@ def tunnel(
     Without a request the outcome is "200" as soon as the handshake is done.
     """
     head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
-    with socket.create_connection((proxy[0], proxy[1]), timeout=PROXY_TIMEOUT_S) as one:
+    with _connect(proxy) as one:
         one.sendall(head.encode("latin-1"))
         outcome, detail = _answer(one, keep=True)
         if outcome != "200":

@@ -6,7 +6,6 @@ keeps comments and order. Either way the result is read again and compared with 
 """
 
 import io
-import json
 import os
 import re
 import tempfile
@@ -261,7 +260,9 @@ def _scalar(value: Any) -> str:
     if not isinstance(value, str):
         return str(yaml.safe_dump(value, default_flow_style=True, width=1_000_000)).strip()
     plain = _PLAIN.fullmatch(value) is not None and yaml.safe_load(value) == value
-    return value if plain else json.dumps(value)
+    if plain:
+        return value
+    return str(yaml.safe_dump(value, default_style='"', width=1_000_000)).strip()
 
 
 def _plain_list(text: str, key: ListKey) -> list[Any]:
