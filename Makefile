@@ -18,7 +18,7 @@ WITH_ENV := eval "$$($(TOOLCHAIN) env --path "$$PATH")" &&
 
 .PHONY: help
 help: ## list the targets
-	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 ##@ Sandboxes
 

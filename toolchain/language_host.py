@@ -38,7 +38,7 @@ EXEC_SCRIPT = "pulumi-language-python-exec"
 EXIT_MESSAGE_SHOWN = 32
 """Exit code of the exec script: the program has told the user what is wrong."""
 
-GRACE_S = 2.0
+GRACE_S = 4.0
 """Seconds between SIGTERM and SIGKILL for what a cancelled call had started.
 
 The CLI gives the host 5 s in all before it kills it."""
