@@ -14,28 +14,17 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from abox.render.envoy import render_bootstrap
+from abox.render.paths import (
+    CA_DIR,
+    POLICY_DIR,
+    READY_FILE,
+    RUN_DIR,
+    TRUST_DIR,
+)
 from abox.render.unbound import UnboundRole, render_server
 
-POLICY_DIR = "/var/lib/abox/policy"
-"""Rendered policy: written by control alone, read by dns and proxy."""
-RUN_DIR = "/run/abox"
-"""Unix sockets between the pod's containers, each in a folder of its own."""
-CA_DIR = "/var/lib/abox/ca"
-"""The authority's key and control's own records: nobody else mounts it."""
-TRUST_DIR = "/var/lib/abox/trust"
-"""What the agent sees as /etc/ssl/certs: public roots and the sandbox's authority."""
 AGENT_TRUST_TARGET = "/etc/ssl/certs"
 """Where the agent mounts the trust volume, read-only."""
-
-SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
-ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
-CONTROL_SOCKET = f"{RUN_DIR}/control/control.sock"
-
-
-def unbound_socket(role: UnboundRole) -> str:
-    """Path of the unbound-control socket of one of the two resolvers."""
-    return f"{RUN_DIR}/dns/{role.value}.sock"
-
 
 PAUSE_SYSCTLS: Mapping[str, str] = {
     "net.ipv4.ip_unprivileged_port_start": "0",
@@ -104,10 +93,13 @@ class PodContainer:
 
 TINI = "/usr/bin/tini"
 
+_WAIT = "until [ -s {ready} ]; do sleep 0.1; done\n"
+"""The first policy's files are written in one go; this one comes last."""
+
 _DNS_SCRIPT = """\
-until [ -s {policy}/unbound-agent.conf ] && [ -s {policy}/unbound-proxy.conf ]; do sleep 0.1; done
 printf %s "$ABOX_UNBOUND_AGENT" > /tmp/agent.conf
 printf %s "$ABOX_UNBOUND_PROXY" > /tmp/proxy.conf
+export PYTHONPATH=/opt/abox/lib PYTHONDONTWRITEBYTECODE=1
 unbound -d -c /tmp/agent.conf &
 unbound -d -c /tmp/proxy.conf &
 wait -n
@@ -115,7 +107,6 @@ exit 1
 """
 
 _PROXY_SCRIPT = """\
-until [ -s {policy}/routes-outer.json ] && [ -s {policy}/routes-inner.json ]; do sleep 0.1; done
 exec envoy --config-yaml "$ABOX_ENVOY_BOOTSTRAP" --concurrency {concurrency} \
 --log-level warning --drain-time-s 2 --use-dynamic-base-id --disable-hot-restart
 """
@@ -148,7 +139,7 @@ def dns_container(gateway: str) -> PodContainer:
     address = IPv4Address(gateway)
     return PodContainer(
         role="dns",
-        command=(TINI, "-g", "--", "bash", "-c", _DNS_SCRIPT.format(policy=POLICY_DIR)),
+        command=(TINI, "-g", "--", "bash", "-c", _WAIT.format(ready=READY_FILE) + _DNS_SCRIPT),
         user=f"{DNS_ID}:{DNS_ID}",
         env={
             "ABOX_UNBOUND_AGENT": render_server(UnboundRole.AGENT, address),
@@ -175,7 +166,7 @@ def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer
     bootstrap = render_bootstrap(
         gateway=IPv4Address(gateway), proxy_port=proxy_port, sandbox=sandbox
     )
-    script = _PROXY_SCRIPT.format(policy=POLICY_DIR, concurrency=ENVOY_CONCURRENCY)
+    script = _WAIT.format(ready=READY_FILE) + _PROXY_SCRIPT.format(concurrency=ENVOY_CONCURRENCY)
     return PodContainer(
         role="proxy",
         command=(TINI, "-g", "--", "bash", "-c", script),

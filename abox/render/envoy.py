@@ -1,11 +1,427 @@
-"""Configuration of Envoy, the pod's forward proxy."""
+"""Envoy's bootstrap: listeners, filters and clusters that a policy change never touches.
+
+What a policy changes comes from watched files in the policy volume: the routes of both listeners
+(``abox.render.envoy_routes``) and the authorities that origins are verified against.
+
+Life of a request: the proxy port's filters mark it (Lua), its routes judge it, the dynamic forward
+proxy resolves the name, the address rule judges the address that will be dialled, the router dials.
+A CONNECT is judged the same way and leads into the internal listener ``intercept``, where TLS is
+terminated with a certificate minted on demand and every request inside is judged again.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from ipaddress import IPv4Address
+
+from abox.render.envoy_lua import CONNECT_STATE, INNER_SCRIPT, OUTER_SCRIPT
+from abox.render.envoy_refusals import local_replies
+from abox.render.envoy_routes import (
+    CLUSTER_INTERCEPT,
+    CLUSTER_PLAIN,
+    CLUSTER_TLS,
+    CLUSTER_TLS_HTTP1,
+    RBAC_FILTER,
+    Side,
+)
+from abox.render.envoy_types import Json, any_of, endpoint, extension, pipe, watched_file
+from abox.render.paths import (
+    ENVOY_ADMIN_SOCKET,
+    ROUTES_FILES,
+    SDS_SOCKET,
+    UPSTREAM_AUTHORITIES_FILE,
+)
+from abox.verdict_log import ACCESS_LOG_FIELDS
+
+STREAM_IDLE_S = 3600
+"""Seconds without a byte in either direction before a stream is closed."""
+HEADERS_TIMEOUT_S = 15
+"""Seconds in which a client must have sent the head of its request."""
+CONNECT_TIMEOUT_S = 10
+"""Seconds until a dial or an upstream TLS handshake counts as failed."""
+MAX_CONNECTIONS = 16384
+"""Upper bound of everything that Envoy counts per cluster."""
+BUFFER_BYTES = 256 * 1024
+"""Bytes buffered per connection and direction before the other side is slowed down."""
+
+_SDS_CLUSTER = "sds"
+_HTTP = "extensions.filters.http."
+_NETWORK = "extensions.filters.network."
+_TLS = "extensions.transport_sockets.tls.v3."
+
+
+AUTHORITIES_SECRET = "upstream-authorities"  # noqa: S105  # the name of a public list
+"""Name under which Envoy looks for the authorities that origins are verified against."""
+
+
+def render_authorities(pem: str) -> str:
+    """The discovery response with the authorities that origins are verified against.
+
+    Args:
+        pem: certificates, public roots and the stack's ``trusted_cas``.
+    """
+    context = {"trusted_ca": {"inline_string": pem}}
+    secret = any_of(f"{_TLS}Secret", name=AUTHORITIES_SECRET, validation_context=context)
+    return json.dumps({"resources": [secret]})
 
 
 def render_bootstrap(*, gateway: IPv4Address, proxy_port: int, sandbox: str) -> str:
-    """The part of the configuration that a policy change never touches."""
-    return json.dumps({"node": {"id": sandbox, "cluster": f"{gateway}:{proxy_port}"}})
+    """The bootstrap as one line of JSON.
+
+    Args:
+        gateway: address that the proxy listens on.
+        proxy_port: its TCP port, 1 to 65535.
+        sandbox: name for the verdict log and the refusals.
+    """
+    if not 1 <= proxy_port <= 65535:
+        raise ValueError(f"proxy_port {proxy_port}: must be 1 to 65535")
+    return json.dumps(bootstrap(gateway, proxy_port, sandbox), separators=(",", ":"))
+
+
+def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
+    """The bootstrap as an object."""
+    return {
+        "node": {"id": sandbox, "cluster": "abox"},
+        "admin": {"address": pipe(ENVOY_ADMIN_SOCKET, mode=0o660)},
+        "bootstrap_extensions": [
+            extension(
+                "envoy.bootstrap.internal_listener",
+                "extensions.bootstrap.internal_listener.v3.InternalListener",
+            )
+        ],
+        "stats_config": {
+            "use_all_default_tags": False,
+            "stats_matcher": {
+                "inclusion_list": {
+                    "patterns": [{"safe_regex": {"regex": regex}} for regex in _KEPT_STATS]
+                }
+            },
+        },
+        "layered_runtime": {"layers": [{"name": "static", "static_layer": _RUNTIME}]},
+        "static_resources": {
+            "listeners": [
+                _proxy_listener(gateway, proxy_port, sandbox),
+                _intercept_listener(sandbox),
+            ],
+            "clusters": _clusters(),
+        },
+    }
+
+
+_KEPT_STATS = (
+    r"http\.(outer|inner)\.rds\..*",
+    r"http\.(outer|inner)\.(downstream_cx_active|downstream_rq_active|rq_total)",
+    r"listener_manager\..*",
+    r"sds\..*",
+    r"server\..*",
+)
+"""Counters that are kept: each one that isn't saves memory in every worker."""
+
+_RUNTIME: Json = {
+    "overload.global_downstream_max_connections": MAX_CONNECTIONS,
+}
+
+
+def _proxy_listener(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
+    address = {"socket_address": {"address": str(gateway), "port_value": proxy_port}}
+    filters = [_lua(OUTER_SCRIPT), _connect_state(), *_dial_filters()]
+    manager = _connection_manager(
+        Side.OUTER,
+        sandbox,
+        filters,
+        codec_type="HTTP1",
+        upgrade_configs=[
+            {"upgrade_type": "CONNECT", "enabled": False},
+            {"upgrade_type": "websocket"},
+        ],
+    )
+    return {
+        "name": Side.OUTER.value,
+        "address": address,
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "filter_chains": [{"filters": [manager]}],
+    }
+
+
+def _intercept_listener(sandbox: str) -> Json:
+    manager = _connection_manager(
+        Side.INNER,
+        sandbox,
+        [_lua(INNER_SCRIPT), *_dial_filters()],
+        codec_type="AUTO",
+        upgrade_configs=[{"upgrade_type": "websocket"}],
+        http2_protocol_options=_HTTP2,
+    )
+    return {
+        "name": CLUSTER_INTERCEPT,
+        "internal_listener": {},
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "listener_filters": [
+            extension(
+                "envoy.filters.listener.tls_inspector",
+                "extensions.filters.listener.tls_inspector.v3.TlsInspector",
+            )
+        ],
+        "listener_filters_timeout": f"{HEADERS_TIMEOUT_S}s",
+        "filter_chains": [
+            {
+                "filter_chain_match": {"transport_protocol": "tls"},
+                "transport_socket": _minted_tls(),
+                "transport_socket_connect_timeout": f"{HEADERS_TIMEOUT_S}s",
+                "filters": [manager],
+            }
+        ],
+    }
+
+
+_HTTP2: Json = {
+    "max_concurrent_streams": 256,
+    "initial_stream_window_size": 1024 * 1024,
+    "initial_connection_window_size": 4 * 1024 * 1024,
+    "allow_connect": True,
+}
+
+
+def _connection_manager(
+    side: Side, sandbox: str, filters: Sequence[Json], **options: object
+) -> Json:
+    """HTTP as both listeners read it: nothing is changed that an origin could notice."""
+    return extension(
+        "envoy.filters.network.http_connection_manager",
+        f"{_NETWORK}http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix=side.value,
+        rds={"route_config_name": side.value, "config_source": watched_file(ROUTES_FILES[side])},
+        http_filters=[*filters],
+        http_protocol_options={"allow_absolute_url": True, "enable_trailers": True},
+        common_http_protocol_options={"idle_timeout": f"{STREAM_IDLE_S}s"},
+        early_header_mutation_extensions=[_early_mutation()],
+        use_remote_address=True,
+        skip_xff_append=True,
+        internal_address_config={"unix_sockets": False, "cidr_ranges": [_NOBODY]},
+        generate_request_id=False,
+        preserve_external_request_id=True,
+        server_header_transformation="PASS_THROUGH",
+        normalize_path=False,
+        merge_slashes=False,
+        path_with_escaped_slashes_action="KEEP_UNCHANGED",
+        strip_trailing_host_dot=True,
+        max_request_headers_kb=96,
+        request_headers_timeout=f"{HEADERS_TIMEOUT_S}s",
+        stream_idle_timeout=f"{STREAM_IDLE_S}s",
+        local_reply_config=local_replies(sandbox),
+        access_log=[_access_log(side, sandbox)],
+        **options,
+    )
+
+
+_NOBODY = {"address_prefix": "255.255.255.255", "prefix_len": 32}
+"""No client is internal: an empty list would mean all private addresses."""
+
+
+def _early_mutation() -> Json:
+    """Before the first look at the routes: fields that would steer Envoy or forge the mark."""
+    prefixes = ("x-abox-", "x-envoy-")
+    mutations = [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in prefixes]
+    return extension(
+        "envoy.http.early_header_mutation.header_mutation",
+        "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
+        mutations=mutations,
+    )
+
+
+def _lua(script: str) -> Json:
+    return extension(
+        "envoy.filters.http.lua",
+        f"{_HTTP}lua.v3.Lua",
+        default_source_code={"inline_string": script},
+    )
+
+
+def _connect_state() -> Json:
+    """Hands the judged CONNECT authority to the listener in which the tunnel ends."""
+    value = {
+        "object_key": CONNECT_STATE,
+        "factory_key": "envoy.string",
+        "format_string": {"text_format_source": {"inline_string": "%REQ(:AUTHORITY)%"}},
+        "shared_with_upstream": "ONCE",
+        "skip_if_empty": True,
+    }
+    return extension(
+        "envoy.filters.http.set_filter_state",
+        f"{_HTTP}set_filter_state.v3.Config",
+        on_request_headers=[value],
+    )
+
+
+def _dial_filters() -> list[Json]:
+    """Resolve, judge the address, dial. Without a route's own rule nothing passes."""
+    return [
+        extension(
+            "envoy.filters.http.dynamic_forward_proxy",
+            f"{_HTTP}dynamic_forward_proxy.v3.FilterConfig",
+            dns_cache_config=_DNS_CACHE,
+            save_upstream_address=True,
+        ),
+        extension(RBAC_FILTER, f"{_HTTP}rbac.v3.RBAC", rules={"action": "ALLOW"}),
+        extension(
+            "envoy.filters.http.router", f"{_HTTP}router.v3.Router", suppress_envoy_headers=True
+        ),
+    ]
+
+
+_DNS_CACHE: Json = {
+    "name": "names",
+    "dns_lookup_family": "V4_PREFERRED",
+    "dns_refresh_rate": "60s",
+    "dns_min_refresh_rate": "1s",
+    "host_ttl": "60s",
+    "max_hosts": 4096,
+    "dns_query_timeout": "8s",
+    "dns_failure_refresh_rate": {"base_interval": "1s", "max_interval": "2s"},
+    "dns_cache_circuit_breaker": {"max_pending_requests": MAX_CONNECTIONS},
+    "typed_dns_resolver_config": extension(
+        "envoy.network.dns_resolver.cares",
+        "extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+        resolvers=[{"socket_address": {"address": "127.0.0.1", "port_value": 53}}],
+        dns_resolver_options={"no_default_search_domain": True},
+        query_timeout_seconds=6,
+        query_tries=1,
+    ),
+}
+"""One cache for all clusters: the address that is judged is the address that is dialled."""
+
+
+def _access_log(side: Side, sandbox: str) -> Json:
+    fields = {"sandbox": sandbox, "side": side.value, **ACCESS_LOG_FIELDS}
+    return extension(
+        "envoy.access_loggers.stdout",
+        "extensions.access_loggers.stream.v3.StdoutAccessLog",
+        log_format={"json_format": fields},
+    )
+
+
+def _minted_tls() -> Json:
+    """TLS towards the agent: one certificate a name, no resumption (a session would skip it)."""
+    secrets = {
+        "resource_api_version": "V3",
+        "api_config_source": {
+            "api_type": "DELTA_GRPC",
+            "transport_api_version": "V3",
+            "grpc_services": [{"envoy_grpc": {"cluster_name": _SDS_CLUSTER}}],
+        },
+    }
+    selector = extension(
+        "envoy.tls.certificate_selectors.on_demand_secret",
+        "extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config",
+        config_source=secrets,
+        certificate_mapper=extension(
+            "envoy.tls.certificate_mappers.sni",
+            "extensions.transport_sockets.tls.cert_mappers.sni.v3.SNI",
+            default_value="no-server-name",
+        ),
+    )
+    return extension(
+        "envoy.transport_sockets.tls",
+        f"{_TLS}DownstreamTlsContext",
+        disable_stateless_session_resumption=True,
+        disable_stateful_session_resumption=True,
+        common_tls_context={
+            "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+            "alpn_protocols": ["h2", "http/1.1"],
+            "custom_tls_certificate_selector": selector,
+        },
+    )
+
+
+def _clusters() -> list[Json]:
+    return [
+        _origin_cluster(CLUSTER_PLAIN, _HTTP1_ONLY, None),
+        _origin_cluster(CLUSTER_TLS, {"auto_config": _AUTO}, _origin_tls(["h2", "http/1.1"])),
+        _origin_cluster(CLUSTER_TLS_HTTP1, _HTTP1_ONLY, _origin_tls(["http/1.1"])),
+        _internal_cluster(CLUSTER_INTERCEPT),
+        _sds_cluster(),
+    ]
+
+
+_HTTP1_OPTIONS: Json = {"enable_trailers": True}
+_HTTP1_ONLY: Json = {"explicit_http_config": {"http_protocol_options": _HTTP1_OPTIONS}}
+_AUTO: Json = {"http_protocol_options": _HTTP1_OPTIONS, "http2_protocol_options": {}}
+
+
+def _origin_cluster(name: str, protocol: Json, transport: Json | None) -> Json:
+    options = {
+        **protocol,
+        "common_http_protocol_options": {"idle_timeout": "60s"},
+        "upstream_http_protocol_options": {"auto_sni": True, "auto_san_validation": True},
+    }
+    cluster = {
+        "name": name,
+        "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "lb_policy": "CLUSTER_PROVIDED",
+        "cluster_type": extension(
+            "envoy.clusters.dynamic_forward_proxy",
+            "extensions.clusters.dynamic_forward_proxy.v3.ClusterConfig",
+            dns_cache_config=_DNS_CACHE,
+        ),
+        "circuit_breakers": {"thresholds": [_THRESHOLDS]},
+        "typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options(options)},
+    }
+    return cluster | ({"transport_socket": transport} if transport else {})
+
+
+_HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_THRESHOLDS: Json = {
+    "max_connections": MAX_CONNECTIONS,
+    "max_pending_requests": MAX_CONNECTIONS,
+    "max_requests": MAX_CONNECTIONS,
+    "max_retries": 3,
+}
+
+
+def _http_options(options: Json) -> Json:
+    return any_of("extensions.upstreams.http.v3.HttpProtocolOptions", **options)
+
+
+def _origin_tls(alpn: Sequence[str]) -> Json:
+    """TLS towards the origin: verified against public roots and the stack's ``trusted_cas``."""
+    return extension(
+        "envoy.transport_sockets.tls",
+        f"{_TLS}UpstreamTlsContext",
+        common_tls_context={
+            "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+            "alpn_protocols": list(alpn),
+            "validation_context_sds_secret_config": {
+                "name": AUTHORITIES_SECRET,
+                "sds_config": watched_file(UPSTREAM_AUTHORITIES_FILE),
+            },
+        },
+    )
+
+
+def _internal_cluster(name: str) -> Json:
+    address = {"envoy_internal_address": {"server_listener_name": name}}
+    raw = extension(
+        "envoy.transport_sockets.raw_buffer",
+        "extensions.transport_sockets.raw_buffer.v3.RawBuffer",
+    )
+    return {
+        "name": name,
+        "load_assignment": {"cluster_name": name, "endpoints": endpoint(address)},
+        "circuit_breakers": {"thresholds": [_THRESHOLDS]},
+        "transport_socket": extension(
+            "envoy.transport_sockets.internal_upstream",
+            "extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport",
+            transport_socket=raw,
+        ),
+    }
+
+
+def _sds_cluster() -> Json:
+    options: Json = {"explicit_http_config": {"http2_protocol_options": {}}}
+    return {
+        "name": _SDS_CLUSTER,
+        "load_assignment": {"cluster_name": _SDS_CLUSTER, "endpoints": endpoint(pipe(SDS_SOCKET))},
+        "typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options(options)},
+    }

@@ -1,0 +1,109 @@
+"""What the proxy says when it refuses: one JSON object, the same fields whatever the reason.
+
+Nothing of the request is repeated but a name that has the shape of a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from abox.allowlist import Reason
+from abox.render.envoy_lua import MARK, NAME
+from abox.render.envoy_types import Json, any_of
+
+MALFORMED_REQUEST = "malformed_request"
+"""Reason code of a request that isn't HTTP as the standard has it: no policy is asked."""
+
+FORBIDDEN = 403
+BAD_GATEWAY = 502
+GATEWAY_TIMEOUT = 504
+
+MARKED_REASONS = (
+    Reason.MALFORMED_NAME,
+    Reason.ADDRESS_LITERAL,
+    Reason.NOT_TLS,
+    Reason.NAME_MISMATCH,
+)
+"""Denials that the Lua filter finds: the routes only see its mark."""
+
+_RBAC = "response.code_details.startsWith('rbac_access_denied')"
+_CERTIFICATE = (
+    "has(upstream.transport_failure_reason) && "
+    "upstream.transport_failure_reason.contains('CERTIFICATE_VERIFY_FAILED')"
+)
+
+
+def local_replies(sandbox: str) -> Json:
+    """The ``local_reply_config`` of both listeners.
+
+    Args:
+        sandbox: its name, for the command that would allow the name.
+    """
+    return {"mappers": list(_mappers(sandbox)), "body_format": _by_route(sandbox)}
+
+
+def _mappers(sandbox: str) -> Iterator[Json]:
+    for reason in MARKED_REASONS:
+        header = {"name": MARK, "string_match": {"exact": reason.value}}
+        yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason, sandbox)
+    yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS, sandbox)
+    yield _mapper(_expression(_CERTIFICATE), BAD_GATEWAY, Reason.UPSTREAM_CERTIFICATE, sandbox)
+    yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME, sandbox)
+    yield _mapper(
+        _flags("UF", "UC", "UH", "UR", "UO", "UPE", "URX"),
+        BAD_GATEWAY,
+        Reason.UPSTREAM_UNREACHABLE,
+        sandbox,
+    )
+    yield {
+        "filter": {
+            "status_code_filter": {
+                "comparison": {"op": "EQ", "value": {"default_value": 400, "runtime_key": "abox.0"}}
+            }
+        },
+        "body_format_override": _body(
+            MALFORMED_REQUEST, "this is not HTTP as the standard has it", sandbox
+        ),
+    }
+
+
+def _expression(text: str) -> Json:
+    """A filter in the Common Expression Language."""
+    filter_ = any_of("extensions.access_loggers.filters.cel.v3.ExpressionFilter", expression=text)
+    name = "envoy.access_loggers.extension_filters.cel"
+    return {"extension_filter": {"name": name, "typed_config": filter_}}
+
+
+def _flags(*flags: str) -> Json:
+    return {"response_flag_filter": {"flags": list(flags)}}
+
+
+def _mapper(filter_: Json, status: int, reason: Reason, sandbox: str) -> Json:
+    return {
+        "filter": filter_,
+        "status_code": status,
+        "body_format_override": _body(reason.value, reason.text, sandbox),
+    }
+
+
+def _by_route(sandbox: str) -> Json:
+    """The body of a denial by a route, which carries its reason as metadata."""
+    return _body(
+        "%METADATA(ROUTE:abox:reason)%",
+        "%METADATA(ROUTE:abox:message)%",
+        sandbox,
+        rule="%METADATA(ROUTE:abox:rule)%",
+    )
+
+
+def _body(reason: str, message: str, sandbox: str, *, rule: str | None = None) -> Json:
+    fields: Json = {
+        "error": "refused by the sandbox's gateway",
+        "reason": reason,
+        "message": message,
+        "name": f"%REQ({NAME})%",
+    }
+    if rule:
+        fields["rule"] = rule
+    fields["remedy"] = f"on the host, if this is wanted: abox allow {sandbox} %REQ({NAME})%"
+    return {"json_format": fields}

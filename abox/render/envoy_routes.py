@@ -1,0 +1,333 @@
+"""Envoy's routes: the allowlist as virtual hosts, replaced while Envoy runs.
+
+The same policy is rendered twice: for the proxy port (absolute-form requests and CONNECT) and for
+the listener inside an intercepted tunnel. A virtual host stands for one host of the policy, so it
+holds the routes of every entry that covers this host; Envoy picks the most exact one. Ports,
+methods and paths are route matchers on what the Lua filter found (see ``abox.render.envoy_lua``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+from abox.addresses import Network, ends_in_number
+from abox.allowlist import HEALTH_NAME, HEALTH_PORTS, RULE_PASSIVE, Entry, Mode, Policy, Reason
+from abox.names import RESERVED_SUFFIXES, hosts_covering
+from abox.render.addresses import refused_networks
+from abox.render.envoy_lua import (
+    KIND_CONNECT,
+    KIND_HTTP,
+    KIND_TLS,
+    MARK,
+    PATH,
+    PORT,
+    PRIVATE_HEADERS,
+)
+from abox.render.envoy_types import Json, any_of
+
+CLUSTER_PLAIN = "origin_plain"
+CLUSTER_TLS = "origin_tls"
+CLUSTER_TLS_HTTP1 = "origin_tls_http1"
+"""For upgrades: an origin that speaks HTTP/2 rarely takes a WebSocket over it."""
+CLUSTER_INTERCEPT = "intercept"
+CLUSTER_TUNNEL = "tunnel"
+
+RBAC_FILTER = "envoy.filters.http.rbac"
+METADATA = "abox"
+"""Namespace of the routes' metadata: reason, message and rule."""
+
+HEALTH_BODY = "ok\n"
+
+
+class Side(StrEnum):
+    """Which listener the routes are for."""
+
+    OUTER = "outer"
+    INNER = "inner"
+
+
+def render_routes(policy: Policy | None, side: Side) -> str:
+    """The route configuration as a discovery response in JSON, one line.
+
+    Args:
+        policy: None before the first policy: everything but the health name is denied.
+        side: the listener that it is for.
+    Returns: text whose ``version_info`` is the SHA-256 of the configuration.
+    """
+    config = route_configuration(policy, side)
+    text = json.dumps(config, separators=(",", ":"), sort_keys=True)
+    response = {
+        "version_info": hashlib.sha256(text.encode()).hexdigest(),
+        "resources": [{"@type": "type.googleapis.com/" + ROUTE_TYPE, **config}],
+    }
+    return json.dumps(response, separators=(",", ":"))
+
+
+ROUTE_TYPE = "envoy.config.route.v3.RouteConfiguration"
+
+
+def route_configuration(policy: Policy | None, side: Side) -> Json:
+    """The route configuration of one side."""
+    cidrs = policy.allow_private_cidrs if policy else ()
+    return {
+        "name": side.value,
+        "virtual_hosts": list(_virtual_hosts(policy, side)),
+        "request_headers_to_remove": [*PRIVATE_HEADERS, "x-forwarded-proto"],
+        "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
+        "ignore_port_in_host_matching": True,
+    }
+
+
+def _virtual_hosts(policy: Policy | None, side: Side) -> Iterator[Json]:
+    yield _virtual_host("health", [HEALTH_NAME], _health_routes(side))
+    names = [host for suffix in RESERVED_SUFFIXES for host in (suffix, f"*.{suffix}")]
+    yield _virtual_host("reserved", names, _deny_all(Reason.RESERVED_NAME))
+    if policy is None:
+        yield _virtual_host("rest", ["*"], _deny_all(Reason.NO_POLICY))
+        return
+    for routes, hosts in _grouped(policy, side):
+        yield _virtual_host(hosts[0], hosts, routes)
+    yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side)))
+
+
+def _grouped(policy: Policy, side: Side) -> Iterator[tuple[list[Json], list[str]]]:
+    """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
+    groups: dict[str, tuple[list[Json], list[str]]] = {}
+    by_host: dict[str, list[Entry]] = {}
+    for entry in policy.entries:
+        by_host.setdefault(entry.host, []).append(entry)
+    for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
+        routes = list(_host_routes(policy, by_host, host, side))
+        key = json.dumps(routes)
+        groups.setdefault(key, (routes, []))[1].append(_domain(host))
+    yield from groups.values()
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or ends_in_number(host)
+
+
+def _domain(host: str) -> str:
+    """A host as it stands in an authority."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Json:
+    return {"name": name, "domains": list(hosts), "routes": list(routes)}
+
+
+def _covering(host: str) -> Iterator[str]:
+    """Hosts of entries that cover everything that ``host`` covers, the most exact first."""
+    wildcard = host.startswith("*.")
+    covers = hosts_covering(host.removeprefix("*."))
+    if wildcard:
+        next(covers)
+        yield host
+    yield from covers
+
+
+def _host_routes(
+    policy: Policy, by_host: Mapping[str, Sequence[Entry]], host: str, side: Side
+) -> Iterator[Json]:
+    denied = next((cover for cover in _covering(host) if cover in policy.deny), None)
+    if denied:
+        yield from _deny_all(Reason.DENIED, rule=denied)
+        return
+    entries = [entry for cover in _covering(host) for entry in by_host.get(cover, ())]
+    for entry in entries:
+        yield from _allow_routes(policy, entry, side)
+    if policy.mode is Mode.PASSIVE and not _is_address(host):
+        yield from _routes_to_origin(policy, side, [], rule=RULE_PASSIVE)
+    yield from _near_misses(entries)
+
+
+def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
+    if policy.mode is Mode.PASSIVE:
+        yield from _routes_to_origin(policy, side, [], rule=RULE_PASSIVE)
+    yield from _deny_all(Reason.NOT_ALLOWED)
+
+
+def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
+    limits = _limits(entry)
+    if not entry.paths:
+        yield from _routes_to_origin(policy, side, limits, rule=_rule(entry))
+    elif side is Side.OUTER:
+        yield from _connect_routes(policy, limits[:1], rule=_rule(entry))
+    for pattern in entry.patterns if entry.paths else ():
+        path = {"name": PATH, "string_match": {"safe_regex": {"regex": pattern.regex}}}
+        yield from _request_routes(side, [*limits, path], rule=_rule(entry))
+
+
+def _rule(entry: Entry) -> str | None:
+    """The entry's text where it says more than the host; a plain entry's rule is its host."""
+    text = str(entry)
+    return None if text == entry.host else text
+
+
+def _near_misses(entries: Sequence[Entry]) -> Iterator[Json]:
+    """Denials that say which part of the entries was missed, in the order of the verdict."""
+    for entry in entries:
+        if entry.paths:
+            limits = _limits(entry)
+            absent = {"name": PATH, "present_match": False}
+            ambiguous: Json = {"prefix": "", "headers": [*limits, absent]}
+            yield _deny(ambiguous, Reason.AMBIGUOUS_PATH, rule=_rule(entry))
+            yield _deny({"prefix": "", "headers": limits}, Reason.PATH, rule=_rule(entry))
+    for entry in entries:
+        if entry.methods:
+            port = _one_of(PORT, map(str, entry.ports))
+            yield _deny({"prefix": "", "headers": [port]}, Reason.METHOD, rule=_rule(entry))
+    yield from _deny_all(Reason.PORT if entries else Reason.NOT_ALLOWED)
+
+
+def _limits(entry: Entry) -> list[Json]:
+    """Matchers for an entry's ports and methods, the ports first."""
+    limits = [_one_of(PORT, map(str, entry.ports))]
+    if entry.methods:
+        limits.append(_one_of(":method", entry.methods))
+    return limits
+
+
+def _routes_to_origin(
+    policy: Policy, side: Side, limits: Sequence[Json], *, rule: str | None
+) -> Iterator[Json]:
+    if side is Side.OUTER:
+        connect_limits = [limit for limit in limits if limit["name"] == PORT]
+        yield from _connect_routes(policy, connect_limits, rule=rule)
+    yield from _request_routes(side, limits, rule=rule)
+
+
+def _connect_routes(policy: Policy, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
+    cluster = CLUSTER_INTERCEPT if policy.tls_interception else CLUSTER_TUNNEL
+    yield _connect_route(cluster, limits, rule=rule)
+
+
+def _connect_route(cluster: str, limits: Sequence[Json], *, rule: str | None) -> Json:
+    action = {
+        "cluster": cluster,
+        "timeout": "0s",
+        "upgrade_configs": [{"upgrade_type": "CONNECT", "connect_config": {}}],
+    }
+    match = {"connect_matcher": {}, "headers": [_exact(MARK, KIND_CONNECT), *limits]}
+    return _route(match, route=action, rule=rule, dials=False)
+
+
+def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
+    kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
+    headers = [_exact(MARK, kind), *limits]
+    cluster = CLUSTER_PLAIN if side is Side.OUTER else CLUSTER_TLS
+    if side is Side.INNER:
+        upgrade = {"prefix": "/", "headers": [*headers, {"name": "upgrade", "present_match": True}]}
+        yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1), rule=rule)
+    yield _route({"prefix": "/", "headers": headers}, route=_to(cluster), rule=rule)
+
+
+def _to(cluster: str) -> Json:
+    return {"cluster": cluster, "timeout": "0s"}
+
+
+def _health_routes(side: Side) -> list[Json]:
+    port = _one_of(PORT, map(str, HEALTH_PORTS))
+    kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
+    answer = _route(
+        {"prefix": "/", "headers": [_exact(MARK, kind), port]},
+        direct_response={"status": 200, "body": {"inline_string": HEALTH_BODY}},
+        rule=HEALTH_NAME,
+        dials=False,
+    )
+    if side is Side.INNER:
+        return [answer, *_deny_all(Reason.PORT)]
+    connect = _connect_route(CLUSTER_INTERCEPT, [port], rule=HEALTH_NAME)
+    return [connect, answer, *_deny_all(Reason.PORT)]
+
+
+def _deny_all(reason: Reason, *, rule: str | None = None) -> list[Json]:
+    """Routes that refuse whatever gets to them; a CONNECT has no path, so it takes its own."""
+    anything = [{"prefix": ""}, {"connect_matcher": {}}]
+    return [_deny(match, reason, rule=rule) for match in anything]
+
+
+def _deny(match: Json, reason: Reason, *, rule: str | None = None) -> Json:
+    return _route(match, direct_response={"status": 403}, reason=reason, rule=rule, dials=False)
+
+
+def _route(
+    match: Json,
+    *,
+    rule: str | None,
+    reason: Reason | None = None,
+    dials: bool = True,
+    **action: Json,
+) -> Json:
+    """One route.
+
+    Args:
+        match: which requests.
+        rule: entry of the policy, for log and refusal.
+        reason: why the request is denied; None if it is allowed.
+        dials: whether the route leads to an address, which is judged then.
+        action: ``route`` or ``direct_response``.
+    """
+    fields = {"reason": reason.value, "message": reason.text} if reason else {}
+    if rule is not None:
+        fields["rule"] = rule
+    route: Json = {"match": match, **action}
+    if fields:
+        route["metadata"] = {"filter_metadata": {METADATA: fields}}
+    if not dials:
+        disabled = {
+            "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+            "disabled": True,
+        }
+        route["typed_per_filter_config"] = {RBAC_FILTER: disabled}
+    return route
+
+
+def _exact(name: str, value: str) -> Json:
+    return {"name": name, "string_match": {"exact": value}}
+
+
+def _one_of(name: str, values: Iterable[str]) -> Json:
+    texts = list(values)
+    if len(texts) == 1:
+        return _exact(name, texts[0])
+    regex = "|".join(re.escape(text) for text in texts)
+    return {"name": name, "string_match": {"safe_regex": {"regex": regex}}}
+
+
+def _dial_rule(cidrs: Sequence[Network]) -> Json:
+    """Which addresses may be dialled: what is proven not to lie in a refused network.
+
+    The first matcher of each family asks for an address at all, so that a request without a
+    resolved address is denied.
+    """
+    families = [
+        {
+            "and_rules": {
+                "rules": [
+                    _upstream(zero, 0),
+                    {"not_rule": {"or_rules": {"rules": _upstreams(refused_networks(v, cidrs))}}},
+                ]
+            }
+        }
+        for v, zero in ((4, "0.0.0.0"), (6, "::"))  # noqa: S104  # all addresses, not a bind
+    ]
+    policy = {"permissions": [{"or_rules": {"rules": families}}], "principals": [{"any": True}]}
+    rules = {"action": "ALLOW", "policies": {"dial": policy}}
+    return any_of("extensions.filters.http.rbac.v3.RBACPerRoute", rbac={"rules": rules})
+
+
+def _upstreams(networks: Iterable[Network]) -> list[Json]:
+    return [_upstream(str(n.network_address), n.prefixlen) for n in networks]
+
+
+def _upstream(address: str, prefix_len: int) -> Json:
+    matcher = any_of(
+        "extensions.rbac.matchers.upstream_ip_port.v3.UpstreamIpPortMatcher",
+        upstream_ip={"address_prefix": address, "prefix_len": prefix_len},
+    )
+    return {"matcher": {"name": "address", "typed_config": matcher}}

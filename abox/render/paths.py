@@ -1,0 +1,45 @@
+"""Paths inside the gateway pod that renderers and the control program agree on."""
+
+from __future__ import annotations
+
+POLICY_DIR = "/var/lib/abox/policy"
+"""Rendered policy: written by control alone, read by dns and proxy."""
+RUN_DIR = "/run/abox"
+"""Unix sockets between the pod's containers, each in a folder of its own."""
+CA_DIR = "/var/lib/abox/ca"
+"""The authority's key and control's own records: nobody else mounts it."""
+TRUST_DIR = "/var/lib/abox/trust"
+"""What the agent sees as /etc/ssl/certs: public roots and the sandbox's authority."""
+
+SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
+ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
+CONTROL_SOCKET = f"{RUN_DIR}/control/control.sock"
+
+ROUTES_FILES = {
+    "outer": f"{POLICY_DIR}/routes-outer.json",
+    "inner": f"{POLICY_DIR}/routes-inner.json",
+}
+"""Route configurations by listener; the keys are the values of ``envoy_routes.Side``."""
+
+UPSTREAM_AUTHORITIES_FILE = f"{POLICY_DIR}/upstream-authorities.json"
+"""Public roots and the stack's ``trusted_cas``: origins are verified against them."""
+
+RPZ_FILE = f"{POLICY_DIR}/names.zone"
+"""The names as a response policy zone, the same for both resolvers."""
+
+
+def unbound_file(role: str) -> str:
+    """The part of a resolver's configuration that a policy may change; role agent or proxy."""
+    return f"{POLICY_DIR}/unbound-{role}.conf"
+
+
+def unbound_socket(role: str) -> str:
+    """The control socket of a resolver; role agent or proxy."""
+    return f"{RUN_DIR}/dns/{role}.sock"
+
+
+NAMES_FILE = f"{POLICY_DIR}/names.json"
+"""The names as a table, for what matches names only."""
+
+READY_FILE = f"{POLICY_DIR}/ready"
+"""Written after all the others: dns and proxy start when it is there. Holds the policy's hash."""

@@ -1,0 +1,1 @@
+"""What runs in ``control``: certificate authority, policy reload, status."""

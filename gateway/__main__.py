@@ -1,0 +1,106 @@
+"""``abox-gateway``: the commands of the control container.
+
+serve    the daemon
+apply    make the policy on standard input live; one line of JSON says how it went
+status   what is live, as one line of JSON
+ready    wait until dns and proxy serve
+init     write the files of a pod without a policy
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from abox.render.paths import CA_DIR
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    parser = argparse.ArgumentParser(prog="abox-gateway", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("command", choices=sorted(COMMANDS))
+    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait (ready)")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    return COMMANDS[options.command](options)
+
+
+def _gateway() -> IPv4Address:
+    return IPv4Address(os.environ["ABOX_GATEWAY"])
+
+
+def _serve(_options: argparse.Namespace) -> int:
+    from gateway.serve import serve
+
+    asyncio.run(serve(Path(CA_DIR)))
+    return 0
+
+
+def _apply(_options: argparse.Namespace) -> int:
+    from abox.errors import AboxError
+    from gateway.apply import apply
+    from gateway.authority import Authority
+    from gateway.plan import parse_plan
+
+    try:
+        plan = parse_plan(sys.stdin.read())
+        apply(plan, _gateway())
+    except AboxError as error:
+        _print({"ok": False, "error": error.to_document()})
+        return int(error.exit_code)
+    authority = Authority.from_pem(plan.certificate.encode(), plan.key.encode())
+    _print({"ok": True, "policy_hash": plan.policy_hash, "ca_fingerprint": authority.fingerprint})
+    return 0
+
+
+def _status(_options: argparse.Namespace) -> int:
+    from gateway.status import read_status
+
+    _print(read_status(_gateway()).to_document())
+    return 0
+
+
+def _ready(options: argparse.Namespace) -> int:
+    from gateway.ready import wait_until_ready
+
+    port = int(os.environ["ABOX_PROXY_PORT"])
+    complaint = wait_until_ready(_gateway(), port, options.timeout)
+    if complaint:
+        sys.stderr.write(f"the gateway pod does not serve after {options.timeout:g} s\n")
+        sys.stderr.write(f"why: {complaint}\n")
+        sys.stderr.write("do: look at the logs of the pod's containers\n")
+        return 1
+    return 0
+
+
+def _init(_options: argparse.Namespace) -> int:
+    from gateway.apply import write_first
+    from gateway.plan import Plan
+
+    write_first(Plan(policy=None))
+    return 0
+
+
+def _print(document: Mapping[str, object]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "serve": _serve,
+    "apply": _apply,
+    "status": _status,
+    "ready": _ready,
+    "init": _init,
+}
+"""Each imports what it needs by itself: the daemon stays small."""
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

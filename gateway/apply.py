@@ -1,0 +1,169 @@
+"""A policy goes live: judged in full, written, loaded, and read back; or nothing changes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from abox.errors import AboxError
+from abox.render.paths import CA_DIR, READY_FILE, TRUST_DIR, unbound_file
+from abox.render.unbound import ZONE, UnboundRole, render_server
+from gateway.files import read_file, write_file
+from gateway.host import run
+from gateway.live import ENVOY, RESOLVERS, Finding, dns_findings, proxy_findings
+from gateway.plan import Plan
+from gateway.trust import public_roots, write_trust
+
+LIVE_TIMEOUT_S = 30
+"""Seconds until a policy must be live; the first one waits for dns and proxy to start."""
+POLL_S = 0.05
+
+CERTIFICATE_FILE = Path(CA_DIR) / "ca.pem"
+KEY_FILE = Path(CA_DIR) / "ca.key"
+RECORD_FILE = Path(CA_DIR) / "applied.json"
+"""The plan that is in force, without its key."""
+LOCK_FILE = Path(CA_DIR) / "lock"
+
+
+def apply(plan: Plan, gateway: IPv4Address) -> None:
+    """Make a plan live in dns and proxy.
+
+    Raises: AboxError if it was refused; then the policy before it is in force again.
+    """
+    files = plan.files(public_roots())
+    with _lock():
+        _check_resolvers(files, gateway)
+        before = {path: read_file(Path(path)) for path in files}
+        try:
+            _put(files)
+            _load(files, before)
+            _wait_until_live(plan, gateway)
+        except OSError as error:
+            _restore(before)
+            raise AboxError(
+                what="the policy did not go live",
+                why=str(error),
+                remedy="the policy before it is in force again; see the logs of dns and proxy",
+            ) from error
+        _remember(plan)
+
+
+def write_first(plan: Plan) -> None:
+    """Write the files of a plan without loading anything: before dns and proxy have started."""
+    with _lock():
+        _put(plan.files(public_roots()))
+        write_file(RECORD_FILE, json.dumps(plan.to_record()), mode=0o600)
+        write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """One apply at a time."""
+    with LOCK_FILE.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
+    """Have Unbound's own parser read what would be loaded."""
+    for role in UnboundRole:
+        name = unbound_file(role.value)
+        if read_file(Path(name)) == files[name].encode():
+            continue
+        dynamic = Path(f"/tmp/{role.value}-dynamic.conf")  # noqa: S108  # a private tmpfs
+        static = Path(f"/tmp/{role.value}.conf")  # noqa: S108
+        write_file(dynamic, files[name])
+        server = render_server(role, gateway).replace(name, str(dynamic))
+        write_file(static, server)
+        try:
+            run("unbound-checkconf", str(static))
+        except OSError as error:
+            raise AboxError(
+                what="the policy is refused by the DNS filter's parser",
+                why=str(error),
+                remedy="check allow_private_cidrs and upstream_dns",
+            ) from error
+
+
+def _put(files: dict[str, str]) -> None:
+    for path, text in files.items():
+        write_file(Path(path), text)
+
+
+def _load(files: dict[str, str], before: dict[str, bytes | None]) -> None:
+    """Tell both resolvers what is new; Envoy watches its files by itself."""
+    if not Path(READY_FILE).exists():
+        return
+    for role, control in RESOLVERS.items():
+        name = unbound_file(role.value)
+        changed = before[name] != files[name].encode()
+        _retry(
+            lambda c=control, r=changed: c.command("reload" if r else f"auth_zone_reload {ZONE}")
+        )
+
+
+def _retry(action: Callable[[], object]) -> None:
+    """Try until it works: a resolver may be starting."""
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while True:
+        try:
+            action()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
+
+
+def _wait_until_live(plan: Plan, gateway: IPv4Address) -> None:
+    """Wait until dns and proxy have the plan in force.
+
+    Raises: OSError with what is missing, as soon as Envoy refuses the routes or the time is over.
+    """
+    write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
+    refused = _rejections()
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while found := [*proxy_findings(plan), *dns_findings(plan, gateway)]:
+        if _rejections() > refused:
+            raise OSError("envoy refused the routes")
+        if time.monotonic() > deadline:
+            raise OSError(_told(found))
+        time.sleep(POLL_S)
+
+
+def _rejections() -> int:
+    """How often Envoy has refused a file so far; 0 while it doesn't answer."""
+    try:
+        return sum(ENVOY.counters(r"rds\..*\.update_rejected$").values())
+    except OSError:
+        return 0
+
+
+def _told(findings: Sequence[Finding]) -> str:
+    return "; ".join(str(finding) for finding in findings)
+
+
+def _restore(before: dict[str, bytes | None]) -> None:
+    """Put the files before back and load them; what fails here is in the next status."""
+    for path, data in before.items():
+        if data is not None:
+            write_file(Path(path), data)
+    for control in RESOLVERS.values():
+        try:
+            control.command("reload")
+        except OSError:
+            continue
+
+
+def _remember(plan: Plan) -> None:
+    """The authority and the trust store follow the policy; control's daemon sees the new files."""
+    write_file(KEY_FILE, plan.key, mode=0o600)
+    write_file(CERTIFICATE_FILE, plan.certificate, mode=0o600)
+    write_file(RECORD_FILE, json.dumps(plan.to_record()), mode=0o600)
+    write_trust(Path(TRUST_DIR), plan.certificate, plan.trusted_cas)

@@ -1,0 +1,76 @@
+"""Envoy's admin interface on its unix socket: what is live, what was refused."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+TIMEOUT_S = 5
+"""Seconds until an admin request counts as failed."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("admin", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(str(self._path))
+
+
+@dataclass(frozen=True)
+class EnvoyAdmin:
+    """The admin interface behind a unix socket. Every method raises OSError if nobody answers."""
+
+    socket: Path
+
+    def get(self, target: str, method: str = "GET") -> str:
+        """Body of an answer.
+
+        Raises: OSError if the status isn't 200 or nobody answers.
+        """
+        connection = _UnixConnection(self.socket)
+        try:
+            connection.request(method, target)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+        except http.client.HTTPException as error:
+            raise OSError(f"envoy admin {target}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise OSError(f"envoy admin {target}: status {answer.status}")
+        return body
+
+    def is_live(self) -> bool:
+        """Whether Envoy serves: all its configuration was loaded."""
+        return self.get("/ready").strip() == "LIVE"
+
+    def routes(self) -> dict[str, Mapping[str, Any]]:
+        """Route configurations in force, by name."""
+        dump = json.loads(self.get("/config_dump?resource=dynamic_route_configs"))
+        return {
+            config["route_config"]["name"]: config
+            for config in dump.get("configs", ())
+            if "route_config" in config
+        }
+
+    def counters(self, pattern: str) -> dict[str, int]:
+        """Counters whose names match a regular expression."""
+        text = self.get(f"/stats?filter={quote(pattern)}")
+        return dict(_counters(text))
+
+
+def _counters(text: str) -> Iterator[tuple[str, int]]:
+    for line in text.splitlines():
+        name, _, value = line.rpartition(": ")
+        if name and value.isdigit():
+            yield name, int(value)

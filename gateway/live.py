@@ -1,0 +1,126 @@
+"""What is in force in Envoy and in both resolvers, compared with what a plan asks for.
+
+Files prove nothing: a process may have refused one, or have been told something else. So the
+routes are read from Envoy's memory, and the resolvers are asked for their zones and probed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from abox.render.envoy_routes import Side, render_routes
+from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, unbound_socket
+from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
+from gateway.dns_probe import NXDOMAIN, ask
+from gateway.envoy_admin import EnvoyAdmin
+from gateway.files import read_file
+from gateway.plan import Plan
+from gateway.unbound_control import UnboundControl
+
+ENVOY = EnvoyAdmin(Path(ENVOY_ADMIN_SOCKET))
+RESOLVERS = {role: UnboundControl(Path(unbound_socket(role.value))) for role in UnboundRole}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as the plan asks; ``what`` says where."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+def proxy_findings(plan: Plan) -> list[Finding]:
+    """What differs in Envoy; empty if nothing."""
+    try:
+        return list(_route_findings(plan))
+    except OSError as error:
+        return [Finding("proxy", str(error))]
+
+
+def dns_findings(plan: Plan, gateway: IPv4Address) -> list[Finding]:
+    """What differs in the resolvers; empty if nothing."""
+    found: list[Finding] = []
+    for role, control in RESOLVERS.items():
+        try:
+            found += _resolver_findings(plan, role, control)
+            found += _probe_findings(plan, role, gateway)
+        except OSError as error:
+            found.append(Finding(f"dns ({role.value})", str(error)))
+    return found
+
+
+def _route_findings(plan: Plan) -> Iterator[Finding]:
+    live = ENVOY.routes()
+    for side in Side:
+        response = json.loads(render_routes(plan.policy, side))
+        found = live.get(side.value, {})
+        if found.get("version_info") != response["version_info"]:
+            yield Finding(f"proxy ({side.value})", "another version of the routes is live")
+        elif not _same(response["resources"][0], found["route_config"]):
+            yield Finding(f"proxy ({side.value})", "the live routes are not those of the policy")
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    """Whether two messages in JSON say the same; Envoy leaves out what is default."""
+    return bool(_canonical(wanted) == _canonical(found))
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = {key: _canonical(part) for key, part in value.items()}
+        return {
+            key: part for key, part in parts.items() if part not in (False, "", 0, [], {}, None)
+        }
+    if isinstance(value, list):
+        return [_canonical(part) for part in value]
+    return value
+
+
+def _resolver_findings(plan: Plan, role: UnboundRole, control: UnboundControl) -> Iterator[Finding]:
+    where = f"dns ({role.value})"
+    zone = render_zone(plan.policy)
+    if control.zone_serial(ZONE) != serial_of(zone):
+        yield Finding(where, "another version of the names is live")
+    if read_file(Path(RPZ_FILE)) != zone.encode():
+        yield Finding(where, "the file of the names was changed")
+    for listing, wanted in _listings(plan).items():
+        found = control.lines(listing)
+        if found != wanted:
+            yield Finding(where, f"{listing} gives {found}, not {wanted}")
+
+
+def serial_of(zone: str) -> int:
+    """Serial number of a rendered zone."""
+    line = next(line for line in zone.splitlines() if " SOA " in line)
+    return int(line.split()[4])
+
+
+def _listings(plan: Plan) -> Mapping[str, list[str]]:
+    """What the resolvers list when nobody added anything by hand."""
+    upstream = " ".join(plan.upstream_dns) or NO_UPSTREAM
+    return {
+        "list_forwards": [f". IN forward {upstream}"],
+        "list_stubs": [],
+        "list_local_zones": [],
+        "list_local_data": [],
+    }
+
+
+def _probe_findings(plan: Plan, role: UnboundRole, gateway: IPv4Address) -> Iterator[Finding]:
+    """A name that nobody can have listed must be denied here, without a look upstream."""
+    if plan.policy and plan.policy.mode.value == "passive":
+        return
+    server = gateway if role is UnboundRole.AGENT else IPv4Address("127.0.0.1")
+    name = f"{secrets.token_hex(8)}.abox-probe.invalid"
+    answer = ask(server, name)
+    if answer.rcode != NXDOMAIN or not answer.authoritative:
+        yield Finding(f"dns ({role.value})", f"a name off the list is not denied: {answer}")

@@ -1,0 +1,144 @@
+"""What an apply document asks for, judged in full before anything is touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from cryptography import x509
+
+from abox.allowlist import Policy
+from abox.errors import AboxError
+from abox.name_table import NameTable
+from abox.render.envoy import render_authorities
+from abox.render.envoy_routes import Side, render_routes
+from abox.render.paths import (
+    NAMES_FILE,
+    ROUTES_FILES,
+    RPZ_FILE,
+    UPSTREAM_AUTHORITIES_FILE,
+    unbound_file,
+)
+from abox.render.unbound import UnboundRole, name_table, render_dynamic, render_zone
+from gateway.authority import Authority
+
+KEYS = frozenset({"sandbox", "policy", "network", "ca", "trusted_cas"})
+NETWORK_KEYS = frozenset({"gateway", "proxy_port", "upstream_dns"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A policy with everything that belongs to it."""
+
+    policy: Policy | None
+    """None before the first policy."""
+    upstream_dns: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+    trusted_cas: tuple[str, ...] = ()
+
+    @property
+    def policy_hash(self) -> str:
+        """Hash of the policy; "none" before the first."""
+        return self.policy.hash if self.policy else "none"
+
+    def to_record(self) -> dict[str, Any]:
+        """What control remembers of the plan: all but the key."""
+        return {
+            "policy": self.policy.to_document() if self.policy else None,
+            "upstream_dns": list(self.upstream_dns),
+            "trusted_cas": list(self.trusted_cas),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Plan:
+        """The plan that ``to_record`` wrote, without certificate and key."""
+        document = record["policy"]
+        return cls(
+            policy=Policy.from_document(document) if document is not None else None,
+            upstream_dns=tuple(record["upstream_dns"]),
+            trusted_cas=tuple(record["trusted_cas"]),
+        )
+
+    def files(self, public_roots: str) -> dict[str, str]:
+        """Content of every file of the policy volume, by path, in the order of writing.
+
+        Args:
+            public_roots: the image's public roots, PEM.
+        """
+        cidrs = self.policy.allow_private_cidrs if self.policy else ()
+        table = name_table(self.policy) if self.policy else NameTable()
+        resolvers = {
+            unbound_file(role.value): render_dynamic(role, cidrs, self.upstream_dns)
+            for role in UnboundRole
+        }
+        routes = {ROUTES_FILES[side.value]: render_routes(self.policy, side) for side in Side}
+        authorities = "".join(f"{pem.strip()}\n" for pem in (public_roots, *self.trusted_cas))
+        return {
+            NAMES_FILE: table.to_json(),
+            RPZ_FILE: render_zone(self.policy),
+            **resolvers,
+            UPSTREAM_AUTHORITIES_FILE: render_authorities(authorities),
+            **routes,
+        }
+
+
+def parse_plan(text: str) -> Plan:
+    """The plan of an apply document.
+
+    Raises: AboxError if anything in it is refused.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _refused("the document is not JSON", str(error)) from error
+    _check_keys("the document", document, KEYS)
+    network = document["network"]
+    _check_keys("network", network, NETWORK_KEYS)
+    policy = Policy.from_document(document["policy"])
+    authority = document["ca"]
+    _check_keys("ca", authority, frozenset({"certificate", "key"}))
+    certificate, key = str(authority["certificate"]), str(authority["key"])
+    try:
+        Authority.from_pem(certificate.encode(), key.encode())
+    except ValueError as error:
+        raise _refused("the certificate authority is refused", str(error)) from error
+    return Plan(
+        policy=policy,
+        upstream_dns=tuple(_read_resolver(value) for value in network["upstream_dns"]),
+        certificate=certificate,
+        key=key,
+        trusted_cas=tuple(
+            pem for text in document["trusted_cas"] for pem in _read_certificates(text)
+        ),
+    )
+
+
+def _check_keys(what: str, value: object, keys: frozenset[str]) -> None:
+    if not isinstance(value, dict) or set(value) != keys:
+        found = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise _refused(f"{what} is refused", f"it must hold {sorted(keys)} and holds {found}")
+
+
+def _read_resolver(value: object) -> str:
+    try:
+        return str(IPv4Address(str(value)))
+    except ValueError as error:
+        raise _refused(f"upstream_dns: {value!r} is refused", "it is no IPv4 address") from error
+
+
+def _read_certificates(text: object) -> list[str]:
+    try:
+        found = x509.load_pem_x509_certificates(str(text).encode())
+    except ValueError as error:
+        raise _refused("trusted_cas: a member is refused", f"no certificate: {error}") from error
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return [certificate.public_bytes(Encoding.PEM).decode() for certificate in found]
+
+
+def _refused(what: str, why: str) -> AboxError:
+    return AboxError(what=what, why=why, remedy="correct it in the stack's configuration")

@@ -1,0 +1,104 @@
+"""The daemon of ``control``: hands Envoy certificates, and writes the first files of all.
+
+It keeps nothing in memory that isn't in its volumes: after a restart it goes on where it was, and
+while it is away Envoy goes on with its last policy and the certificates it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from abox.name_table import NameTable
+from abox.render.paths import NAMES_FILE, READY_FILE, SDS_SOCKET
+from gateway.authority import Authority
+from gateway.files import read_file
+from gateway.secrets import SecretService, start_server
+
+POLL_S = 0.5
+"""Seconds between two looks at the authority's files."""
+CERTIFICATE_NAME, KEY_NAME = "ca.pem", "ca.key"
+HEALTH_NAME = "healthcheck.abox.local"
+"""As in ``abox.allowlist``, which a test compares: that module's imports would stay in memory."""
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class WatchedFile(Generic[T]):
+    """A value read from a file, and read again after the file was replaced."""
+
+    path: Path
+    read: Callable[[Path], T]
+    absent: T
+    _stamp: tuple[int, int] | None = None
+    _value: T = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._value = self.absent
+
+    def value(self) -> T:
+        """The value; ``absent`` if the file isn't there or can't be read."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_ino, found.st_mtime_ns)
+            if stamp != self._stamp:
+                self._value, self._stamp = self.read(self.path), stamp
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if self._stamp is not None:
+                _LOG.warning("%s: %s", self.path.name, error)
+            self._value, self._stamp = self.absent, None
+        return self._value
+
+
+def may_mint(names: WatchedFile[NameTable]) -> Callable[[str], bool]:
+    """Certificates are made for names that the policy allows, and for the health name."""
+    return lambda name: name == HEALTH_NAME or names.value().allows(name.lower())
+
+
+async def serve(ca_folder: Path) -> None:
+    """Serve until told to stop."""
+    await _write_first_files()
+    names = WatchedFile(Path(NAMES_FILE), _read_names, NameTable())
+    service = SecretService(may_mint=may_mint(names))
+    authority = WatchedFile[Authority | None](ca_folder / CERTIFICATE_NAME, _read_authority, None)
+    server = await start_server(service, Path(SDS_SOCKET))
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    while not stopped.is_set():
+        found = authority.value()
+        if found is not None and found is not service.authority:
+            service.replace_authority(found)
+        try:
+            await asyncio.wait_for(stopped.wait(), POLL_S)
+        except TimeoutError:
+            continue
+    await server.stop(grace=0.2)
+
+
+async def _write_first_files() -> None:
+    """A pod that never had a policy denies everything.
+
+    A process of its own renders the files: what it imports doesn't stay in the daemon's memory.
+    """
+    if Path(READY_FILE).exists():
+        return
+    process = await asyncio.create_subprocess_exec("abox-gateway", "init")
+    if await process.wait() != 0:
+        raise OSError("the first files could not be written")
+
+
+def _read_names(path: Path) -> NameTable:
+    return NameTable.from_json(path.read_text())
+
+
+def _read_authority(path: Path) -> Authority | None:
+    key = read_file(path.with_name(KEY_NAME))
+    return Authority.from_pem(path.read_bytes(), key) if key is not None else None

@@ -1,0 +1,83 @@
+"""What the agent trusts: public roots, the stack's authorities and the sandbox's own.
+
+The folder takes the place of the agent's /etc/ssl/certs, so it holds what programs look for there:
+the bundle, and a file a certificate under the hash of its subject (OpenSSL's ``-CApath``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.files import read_file, write_file
+from gateway.host import run
+
+SYSTEM_FOLDER = Path("/etc/ssl/certs")
+"""The image's own public roots."""
+
+BUNDLE = "ca-certificates.crt"
+OWN = "abox-ca.pem"
+
+
+def public_roots() -> str:
+    """The image's public roots, PEM."""
+    return (SYSTEM_FOLDER / BUNDLE).read_text()
+
+
+def write_trust(folder: Path, own: str, others: Sequence[str]) -> None:
+    """Bring the folder up to date.
+
+    Args:
+        folder: the trust volume.
+        own: the sandbox's authority, PEM.
+        others: the stack's ``trusted_cas``, PEM: what is not intercepted needs them.
+    """
+    wanted = {BUNDLE: bundle(own, others), OWN: own} | _hashed([own, *others])
+    for name, text in wanted.items():
+        write_file(folder / name, text)
+    for found in folder.iterdir():
+        if found.name not in wanted:
+            found.unlink()
+
+
+def bundle(own: str, others: Sequence[str]) -> str:
+    """All certificates that the agent trusts, PEM."""
+    return "".join(part if part.endswith("\n") else f"{part}\n" for part in _parts(own, others))
+
+
+def trust_sha256(folder: Path) -> str:
+    """SHA-256 of names and contents of the folder, in hex; empty if it holds no bundle."""
+    if read_file(folder / BUNDLE) is None:
+        return ""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(f"{path.name}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _parts(own: str, others: Sequence[str]) -> list[str]:
+    return [public_roots(), *others, own]
+
+
+def _hashed(certificates: Sequence[str]) -> dict[str, str]:
+    """The image's certificates and these under their hashed names, numbered without a gap."""
+    found = {
+        path.name: path.read_text()
+        for path in SYSTEM_FOLDER.iterdir()
+        if len(path.name) == 10 and path.suffix[1:].isdigit()
+    }
+    for pem in certificates:
+        subject = subject_hash(pem)
+        number = next(n for n in itertools.count() if f"{subject}.{n}" not in found)
+        found[f"{subject}.{number}"] = pem
+    return found
+
+
+def subject_hash(pem: str) -> str:
+    """OpenSSL's hash of a certificate's subject: eight hex digits."""
+    scratch = Path("/tmp/subject.pem")  # noqa: S108  # a private tmpfs, under apply's lock
+    write_file(scratch, pem)
+    return run("openssl", "x509", "-noout", "-subject_hash", "-in", str(scratch)).strip()
