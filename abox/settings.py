@@ -146,6 +146,12 @@ def _check_argument(value: str) -> str:
 def _check_cpus(value: float) -> float:
     if float(format(value, "g")) != value:
         raise RefusedError("it has more than six digits", "write for example 0.5")
+    if value >= 10 and value.is_integer():
+        raise RefusedError(
+            "pulumi-docker 5.2.0 reads it back in another form and would replace the agent at "
+            "every up",
+            f"write {value - 0.5:g} or {value + 0.5:g}",
+        )
     return value
 
 
@@ -200,11 +206,6 @@ class AgentSettings(_Strict):
         Annotated[str, AfterValidator(_check_variable)],
         Annotated[str, AfterValidator(_check_argument)],
     ] = Field(default_factory=dict)
-
-    @property
-    def cpus_text(self) -> str:
-        """The form that the engine reads back, so that a second `up` changes nothing: 0.5, 2."""
-        return format(self.cpus, "g")
 
 
 class _Document(_Strict):

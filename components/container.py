@@ -17,7 +17,7 @@ from components.host import (
     ExpectedNetwork,
 )
 
-NOT_APPLIED_LIVE = ["cpus", "healthcheck", "init", "tmpfs"]
+NOT_APPLIED_LIVE = ["cpus", "healthcheck", "init", "mounts", "tmpfs"]
 """Properties whose change pulumi-docker 5.2.0 reports as updated without applying it."""
 
 LOG_LIMITS = {"max-file": "3", "max-size": "10m"}
@@ -106,7 +106,7 @@ class HardenedContainer(ComponentResource):
             init=args.init or None,
             memory=args.memory_mb,
             memory_swap=args.memory_mb,  # equal, or every preview shows a difference
-            cpus=None if args.cpus is None else format(args.cpus, "g"),
+            cpus=args.cpus and str(args.cpus),  # "2.0": the form that is read back
             restart=args.restart,
             capabilities=docker.ContainerCapabilitiesArgs(drops=["ALL"]),
             security_opts=["no-new-privileges:true"],

@@ -79,9 +79,29 @@ def run(
     return completed
 
 
-def spawn(args: Sequence[str], *, stderr_path: Path | None = None) -> Process[bytes]:
+def pipe(args: Sequence[str], data: bytes, *, timeout_s: float = 60) -> None:
+    """Run `args` with bytes on its standard input.
+
+    Raises: CommandError if it ends with another code than 0.
+    """
+    done = subprocess.run(
+        list(args), input=data, capture_output=True, timeout=timeout_s, check=False
+    )
+    if done.returncode != 0:
+        said = [part.decode(errors="replace") for part in (done.stdout, done.stderr)]
+        raise CommandError(Completed(tuple(args), done.returncode, *said))
+
+
+def spawn(
+    args: Sequence[str],
+    *,
+    stderr_path: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+) -> Process[bytes]:
     """Start a process with pipes for standard input and output; it ends when its input closes."""
-    environment = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1")
+    environment = {**(os.environ if env is None else env), "PYTHONUNBUFFERED": "1"}
+    environment.setdefault("PYTHONPATH", str(ROOT))
     with Path(stderr_path or os.devnull).open("ab") as stderr:
         return subprocess.Popen(
             list(args),
@@ -89,7 +109,7 @@ def spawn(args: Sequence[str], *, stderr_path: Path | None = None) -> Process[by
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=environment,
-            cwd=ROOT,
+            cwd=cwd,
             start_new_session=True,
         )
 

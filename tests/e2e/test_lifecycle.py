@@ -1,0 +1,113 @@
+"""Up, up again, interrupted, destroyed: nothing half-done stays, nothing at all stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from abox.naming import bridge_name, egress_bridge_name, table_name
+from tests import host
+from tests.e2e.conftest import ALLOWED, SETTINGS, fetch_status, furnish
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+STATE = Path("/var/lib/abox")
+
+
+def leftovers(name: str) -> list[str]:
+    """Whatever of a sandbox stands on the host."""
+    found = []
+    label = ["--filter", f"label=abox.sandbox={name}"]
+    for kind in (["ps", "-a"], ["network", "ls"], ["volume", "ls"]):
+        found += host.run(["docker", *kind, "-q", *label]).stdout.split()
+    links = json.loads(host.run(["ip", "-j", "link"]).stdout)
+    names = {bridge_name(name), egress_bridge_name(name)}
+    found += [link["ifname"] for link in links if link["ifname"] in names]
+    found += [
+        line
+        for line in host.run(["nft", "list", "tables"]).stdout.splitlines()
+        if line.split()[-1] == table_name(name)
+    ]
+    found += [str(p) for p in (STATE / "leases").glob(f"{name}*")]
+    found += [str(p) for p in (STATE / "sandboxes").glob(f"{name}*")]
+    return found
+
+
+@pytest.fixture
+def fresh(make_sandbox, world):
+    furnish(world)
+    sandbox = make_sandbox("l")
+    yield sandbox
+    sandbox.down()
+
+
+def test_order_1_destroy_leaves_nothing(fresh):
+    """ORDER-1: no container, network, volume, bridge, table, lease or folder stays."""
+    fresh.up(SETTINGS)
+    assert len(leftovers(fresh.name)) >= 14  # control: the search finds what stands
+    fresh.detach()
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) == []
+
+
+def test_order_2_destroy_copes_with_parts_that_are_gone(fresh):
+    """ORDER-2: agent, table and a volume's container were taken away by hand before."""
+    fresh.up(SETTINGS)
+    fresh.detach()
+    host.run(["docker", "rm", "-f", fresh.facts.agent_container, fresh.facts.container("dns")])
+    host.run(["nft", "delete", "table", "inet", fresh.table])
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) == []
+
+
+@pytest.mark.parametrize("finish", ["up", "destroy"])
+@pytest.mark.parametrize("after_s", [1.5, 3.0])
+def test_order_3_an_interrupted_up_is_finished_or_taken_away(fresh, finish, after_s):
+    """ORDER-3: Pulumi is killed in the middle; the next command needs no help."""
+    fresh.stack.configure(fresh.full_settings(SETTINGS))
+    started = host.spawn(
+        ["pulumi", "up", "--yes", "--skip-preview", "--stack", fresh.name, "--non-interactive"],
+        env=fresh.stack.project.environment,
+        cwd=fresh.stack.project.path,
+    )
+    time.sleep(after_s)  # the moment is the test's matter, not a condition to wait for
+    os.killpg(started.pid, signal.SIGKILL)
+    host.end(started)
+    fresh.stack.project.pulumi("cancel", "--yes", "--stack", fresh.name, check=False)
+    if finish == "up":
+        fresh.up(SETTINGS)
+        assert fetch_status(fresh, f"http://{ALLOWED}/") == "200"
+        assert not fresh.stack.drifted()
+    fresh.detach()
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) == []
+
+
+def test_order_4_no_agent_without_its_firewall(fresh, tmp_path):
+    """ORDER-4: if the table can't be loaded, the error names nft and no agent runs."""
+    tool = tmp_path / "nft"
+    tool.write_text("#!/bin/sh\necho 'no table today' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    fresh.stack.configure(fresh.full_settings(SETTINGS))
+    done = fresh.stack.up(check=False, path_first=tmp_path)
+    assert done.code != 0
+    assert "nft" in done.stdout + done.stderr
+    assert "no table today" in done.stdout + done.stderr
+    assert not fresh.running()
+
+
+def test_order_5_an_upgrade_of_limits_keeps_the_pod(fresh):
+    """ORDER-5: a changed limit of the agent touches the agent alone."""
+    fresh.up(SETTINGS)
+    before = {role: fresh.inspect(fresh.facts.container(role))["Id"] for role in ("pause", "proxy")}
+    fresh.up({**SETTINGS, "agent": {"memory_mb": 512, "pids_limit": 128}})
+    after = {role: fresh.inspect(fresh.facts.container(role))["Id"] for role in ("pause", "proxy")}
+    assert after == before
+    limits = fresh.inspect(fresh.facts.agent_container)["HostConfig"]
+    assert (limits["Memory"], limits["PidsLimit"]) == (512 * 2**20, 128)
+    assert not fresh.stack.drifted()
