@@ -287,10 +287,11 @@ def _make_folder(folder: Path) -> None:
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON document so that a reader sees the old one or the new one, never a part."""
+    text = json.dumps(document, indent=2, sort_keys=True)
     _make_folder(path.parent)
     try:
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
-            json.dump(document, handle, indent=2, sort_keys=True)
+            handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())
         Path(handle.name).replace(path)

@@ -47,6 +47,6 @@ class Leftovers:
     @staticmethod
     def _remove_network(engine: Engine, network: str) -> None:
         members = engine.inspect_network(network).get("Containers") or {}
-        for member in members:
+        for member in list(members):
             engine.disconnect_container_from_network(member, network, force=True)
         engine.remove_network(network)

@@ -10,6 +10,8 @@ from typing import Any
 
 _MEGABYTE = 1024 * 1024
 _NANO = 1_000_000_000
+_SHOWN_MAX = 80
+"""Characters of a value that a finding shows."""
 
 
 class Repair(Enum):
@@ -300,8 +302,13 @@ def _files(expected: Expected, container: Mapping[str, Any]) -> Iterator[Finding
 
 def _sets(what: str, asked: Iterable[str], live: Iterable[str]) -> Iterator[Finding]:
     asked, live = set(asked), set(live)
-    yield from (Finding(f"{what} missing: {name}") for name in sorted(asked - live))
-    yield from (Finding(f"{what} not asked for: {name}") for name in sorted(live - asked))
+    yield from (Finding(f"{what} missing: {_short(name)}") for name in sorted(asked - live))
+    yield from (Finding(f"{what} not asked for: {_short(name)}") for name in sorted(live - asked))
+
+
+def _short(text: str) -> str:
+    """A seccomp profile is a security option as well, 10 KB of it."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def _differs(

@@ -11,6 +11,7 @@ from typing import Any
 
 import docker.errors
 import pytest
+from docker.types import IPAMConfig, IPAMPool
 
 from provider import host
 from provider.container_posture import ContainerPosture
@@ -36,17 +37,17 @@ class Bench:
     def image(self) -> str:
         """Id of an image that every checkout has built."""
         lock = json.loads((ROOT / ".abox" / "images.lock.json").read_text())
-        return lock["base"]["id"]
+        return str(lock["base"]["id"])
 
     def network(self, number: int, *, labels: dict[str, str] | None = None, **options) -> str:
         """An internal /24 out of the range of leases."""
         name = f"{self.prefix}-{len(self.networks)}"
-        block = {"Subnet": f"10.213.{number}.0/24", "Gateway": f"10.213.{number}.1"}
+        block = (f"10.213.{number}.0/24", f"10.213.{number}.1")
         made = self.engine.create_network(
             name,
             driver="bridge",
             internal=options.pop("internal", True),
-            ipam={"Driver": "default", "Config": [block]},
+            ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=block[0], gateway=block[1])]),
             labels=labels,
             **options,
         )

@@ -1,0 +1,69 @@
+"""A network's posture: who may be on it, and what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from abox.errors import HostError
+from provider.network_posture import Facts, findings
+from tests.unit.provider.samples import network_posture
+
+GOOD: dict[str, Any] = {"internal": True, "bridge": "abx-p", "up": True, "members": {}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, []),
+        ({"internal": False}, ["it is not internal"]),
+        ({"bridge": "br-1"}, ["its bridge is br-1 instead of abx-p"]),
+        ({"up": False}, ["its bridge abx-p is gone or down"]),
+    ],
+)
+def test_every_property_is_compared(changed, words):
+    assert findings(Facts(**{**GOOD, **changed}), bridge="abx-p", internal=True) == words
+
+
+def test_network_that_is_internal_against_the_wish_is_a_finding():
+    assert findings(Facts(**GOOD), bridge="abx-p", internal=False) == ["it is internal"]
+
+
+def read(sample, **changes):
+    seen = sample.resource.read("p/abx-p", {**sample.inputs, **changes})
+    assert seen is not None
+    return seen
+
+
+def test_foreign_member_is_disconnected_and_never_removed(tmp_path):
+    sample = network_posture(tmp_path)
+    assert read(sample)["foreign"] == ["stranger (stranger)"]
+    sample.trace.clear()
+    _, state = sample.resource.create(sample.inputs)
+    assert state["foreign"] == []
+    assert [call for call in sample.trace if call[0] == "disconnect"] == [
+        ("disconnect", "stranger", "net1", {"force": True})
+    ]
+    assert not [call for call in sample.trace if "remove" in str(call[0])]
+
+
+def test_recorded_agent_belongs_only_where_the_program_says_so(tmp_path):
+    sample = network_posture(tmp_path)
+    assert "agent (agent)" not in read(sample)["foreign"]
+    assert "agent (agent)" in read(sample, agent_allowed=False)["foreign"]
+    assert "agent (agent)" in read(sample, sandbox="q")["foreign"]
+
+
+def test_gone_network_is_drift_and_not_an_error(tmp_path):
+    sample = network_posture(tmp_path)
+    seen = read(sample, network="gone")
+    assert seen["findings"] == ["the network is gone"]
+    assert sample.resource.drift(seen, sample.inputs)
+
+
+def test_what_can_not_be_repaired_is_an_error_with_a_remedy(tmp_path):
+    sample = network_posture(tmp_path)
+    with pytest.raises(HostError, match="its bridge is abx-p instead of abx-z") as caught:
+        sample.resource.create({**sample.inputs, "bridge": "abx-z"})
+    assert "docker network rm net1" in caught.value.remedy
