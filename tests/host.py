@@ -28,7 +28,7 @@ class CommandError(Exception):
     """A process that a test needs ended with a code other than 0."""
 
     def __init__(self, done: Completed) -> None:
-        said = (done.stderr.strip() or done.stdout.strip())[-4000:]
+        said = (done.stderr.strip() or done.stdout.strip())[-1200:]
         super().__init__(f"{' '.join(done.args)[:400]}: exit {done.code}: {said}")
         self.done = done
 
@@ -110,6 +110,18 @@ def spawn(
             stderr=stderr,
             env=environment,
             cwd=cwd,
+            start_new_session=True,
+        )
+
+
+def detach(args: Sequence[str], log: Path) -> None:
+    """Start a service of the host that outlives the tests."""
+    with log.open("ab") as file:
+        subprocess.Popen(
+            list(args),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
             start_new_session=True,
         )
 

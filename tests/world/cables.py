@@ -204,6 +204,27 @@ def escaped(run: Run) -> int:
     return sum(e["counter"]["packets"] for e in json.loads(listed)["nftables"] if "counter" in e)
 
 
+def watch_input(run: Run, device: str, address: str, proto: str, port: int) -> None:
+    """Count packets that the host's other tables let through to the host itself."""
+    family = "ip6" if ":" in address else "ip"
+    match = ["iifname", device, family, "daddr", address, "meta", "l4proto", proto]
+    if proto in ("tcp", "udp"):
+        match += [proto, "dport", str(port)]
+    host.run(["nft", "add", "rule", "inet", run.guard, "seen", *match, "counter"])
+
+
+def counted_input(run: Run) -> int:
+    """Packets that rules of `watch_input` counted."""
+    listed = host.run(["nft", "-j", "list", "chain", "inet", run.guard, "seen"]).stdout
+    rules = [e["rule"]["expr"] for e in json.loads(listed)["nftables"] if "rule" in e]
+    return sum(part["counter"]["packets"] for rule in rules for part in rule if "counter" in part)
+
+
+def forget_input(run: Run) -> None:
+    """Remove the rules of `watch_input`."""
+    host.run(["nft", "flush", "chain", "inet", run.guard, "seen"])
+
+
 def add_address(run: Run, address: str) -> None:
     """Give the world another address."""
     _ip([_address_command(address, "add")], netns=run.world)

@@ -48,6 +48,8 @@ class Packet:
     source_port: int
     port: int
     length: int
+    question: str = ""
+    """Payload of a DNS question in hex; empty for everything else."""
 
     def to_document(self) -> dict[str, Any]:
         """The packet as JSON can carry it."""
@@ -81,6 +83,7 @@ def parse_frame(frame: bytes, interface: str, *, outgoing: bool) -> Packet | Non
     if number == 6 and len(payload) >= 14 and payload[13] & 0x12 != 0x02:
         return None  # the filter leaves this to us for IPv6
     source_port, port = _ports(payload, number)
+    question = payload[8:].hex() if number == 17 and port == 53 else ""
     return Packet(
         interface=interface,
         outgoing=outgoing,
@@ -90,6 +93,7 @@ def parse_frame(frame: bytes, interface: str, *, outgoing: bool) -> Packet | Non
         source_port=source_port,
         port=port,
         length=len(frame),
+        question=question,
     )
 
 

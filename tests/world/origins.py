@@ -59,11 +59,14 @@ class Book:
 
     connections: list[Connection] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
+    server_names: list[str | None] = field(default_factory=list)
+    """SNI of every ClientHello, also of handshakes that failed."""
 
     def clear(self) -> None:
         """Forget it."""
         self.connections.clear()
         self.requests.clear()
+        self.server_names.clear()
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ class Origins:
 
         def note(handshake: Any, name: str | None, _context: ssl.SSLContext) -> None:
             handshake.abxt_sni = name
+            self.book.server_names.append(name)
 
         context.sni_callback = note
         return context

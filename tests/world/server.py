@@ -76,6 +76,7 @@ class Server:
             "queries": [[q.name, q.type, q.transport] for q in self._resolver.queries],
             "connections": [c.to_document() for c in book.connections],
             "requests": [r.to_document() for r in book.requests],
+            "server_names": book.server_names,
             "packets": [p.to_document() for p in self._capture.packets()],
         }
 

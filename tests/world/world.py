@@ -55,6 +55,7 @@ class Seen:
     connections: list[dict[str, Any]]
     requests: list[dict[str, Any]]
     packets: list[dict[str, Any]]
+    server_names: list[str | None]
 
 
 class Outpost:
@@ -86,7 +87,8 @@ class Outpost:
         """What the namespace saw."""
         raw = self.ask("seen")
         queries = [(name, kind, transport) for name, kind, transport in raw["queries"]]
-        return Seen(queries, raw["connections"], raw["requests"], raw["packets"])
+        seen = [raw[key] for key in ("connections", "requests", "packets", "server_names")]
+        return Seen(queries, *seen)
 
     def close(self) -> None:
         """End the server."""
@@ -261,6 +263,7 @@ class World:
         for outpost in (self.outpost, *self._pods.values()):
             outpost.ask("reset")
         cables.remove_addresses(self.run, self._addresses)
+        cables.forget_input(self.run)
         self._addresses.clear()
 
     def clear_records(self) -> None:
@@ -275,6 +278,10 @@ class World:
     def requests(self) -> list[dict[str, Any]]:
         """Requests that origins got, in the order of their arrival at each."""
         return [r for o in (self.outpost, *self._pods.values()) for r in o.seen().requests]
+
+    def server_names(self) -> list[str | None]:
+        """SNI of every ClientHello that an origin got; None for one without."""
+        return [n for o in (self.outpost, *self._pods.values()) for n in o.seen().server_names]
 
     def packets(self) -> list[dict[str, Any]]:
         """First packets of flows that arrived in the world's namespace."""
@@ -307,6 +314,14 @@ class World:
             and not (packet["interface"] == "lo" and packet["port"] == 53)
             and packet["proto"] != "icmpv6"
         ]
+
+    def watch_host(self, device: str, address: str, proto: str, port: int) -> None:
+        """Count packets that get past the filters to the host itself, until the next reset."""
+        cables.watch_input(self.run, device, address, proto, port)
+
+    def reached_host(self) -> int:
+        """Packets that `watch_host` counted."""
+        return cables.counted_input(self.run)
 
     def escaped(self) -> int:
         """Packets of this run's tests that would have left the machine: must stay 0."""

@@ -1,0 +1,1 @@
+"""Runs folders of case files against real sandboxes: ``python -m tests.cases DIR``."""

@@ -1,0 +1,60 @@
+"""Runs cases of the layer policy: a preview of the program with the project's policy pack."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from abox.errors import AboxError
+from abox.settings import parse_settings
+from tests import host
+from tests.cases import mapping
+from tests.cases.model import Case
+from tests.cases.outcome import NotRunError
+from tests.stacks import Project, Stack
+
+PROGRAM = Path(__file__).parent / "program"
+PACK = host.ROOT / "policy"
+VIOLATION = re.compile(r"\[mandatory\]\s+(\S+)")
+RESOLVER = "198.51.100.53"
+
+
+class PolicyRunner:
+    """Previews stacks that are never brought up."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def run(self, case: Case) -> list[str]:
+        """What of the case doesn't hold."""
+        config = {**case.given, **case.do["config"]}
+        if config.get("backend") == "vm":
+            raise NotRunError("the backend vm is not available in this version")
+        settings = {"upstream_dns": [RESOLVER], **mapping.settings_of_config(config)}
+        try:
+            parse_settings(self._name, settings)
+        except AboxError as error:
+            if case.expect.get("or_config_error"):
+                return []
+            return [f"the settings were refused: {str(error).splitlines()[0]}"]
+        done = self._preview(settings, config.get("add_resource"))
+        violated = VIOLATION.findall(done.stdout + done.stderr)
+        if done.code != 0 and not violated:
+            return [f"the preview failed: {(done.stderr or done.stdout)[-600:]}"]
+        wanted = case.expect["violation"]
+        if bool(violated) is not wanted:
+            return [f"violation: {sorted(set(violated)) or 'none'}"]
+        return []
+
+    def _preview(
+        self, settings: Mapping[str, Any], added: Mapping[str, Any] | None
+    ) -> host.Completed:
+        with Project(program=PROGRAM if added else None) as project:
+            if added:
+                project.extra["ABXT_ADD_RESOURCE"] = json.dumps(added)
+            stack = Stack(project, self._name)
+            stack.configure(settings)
+            return stack.preview("--policy-pack", str(PACK))

@@ -1,0 +1,121 @@
+"""Hands each case to the layer it belongs to; makes world and sandboxes when first needed."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import TracebackType
+
+from tests.cases.drift_layer import DriftRunner
+from tests.cases.live import LiveRunner
+from tests.cases.model import Case
+from tests.cases.outcome import NotRunError
+from tests.cases.policy_layer import PolicyRunner
+from tests.cases.sandbox import Sandbox
+from tests.cases.settings_layer import run_settings
+from tests.stacks import Project
+from tests.world import World
+
+POLICY_STACK = "abxt-policy"
+
+
+class Runner:
+    """Everything that cases run on; a context manager that leaves nothing behind."""
+
+    def __init__(self, folder: Path, *, spare_host: bool) -> None:
+        self._folder, self._spare_host = folder, spare_host
+        self._stack = contextlib.ExitStack()
+        self._world: World | None = None
+        self._project: Project | None = None
+        self._main: Sandbox | None = None
+        self._second: Sandbox | None = None
+        self._live: LiveRunner | None = None
+        self._drift: DriftRunner | None = None
+        self._policy = PolicyRunner(POLICY_STACK)
+
+    def __enter__(self) -> Runner:
+        """The runner; nothing is made yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take sandboxes and world away, the last made first."""
+        self._stack.close()
+
+    @property
+    def world(self) -> World:
+        """The upstream world."""
+        if self._world is None:
+            self._world = self._stack.enter_context(World())
+        return self._world
+
+    def escaped(self) -> int:
+        """Packets that would have left the machine."""
+        return self._world.escaped() if self._world else 0
+
+    def make(self, letter: str) -> Sandbox:
+        """A sandbox that doesn't stand yet."""
+        world = self.world
+        if self._project is None:
+            self._project = self._stack.enter_context(Project())
+        sandbox = Sandbox(world, self._project, world.run.stack(letter), self._folder)
+        self._stack.callback(sandbox.down)
+        return sandbox
+
+    @property
+    def main(self) -> Sandbox:
+        """The sandbox that most cases run on."""
+        if self._main is None:
+            self._main = self.make("a")
+            self._main.up({"allow": ["allowed.test"]})
+        return self._main
+
+    def other(self) -> Sandbox:
+        """A second sandbox on the host."""
+        if self._second is None:
+            self._second = self.make("b")
+            self._second.up({"allow": ["allowed.test"]})
+            self.main.attach()
+            self.world.watch_pod(self._second.pid("agent"))
+            self.world.watch_pod(self._second.pid("pause"))
+        return self._second
+
+    def run(self, case: Case) -> list[str]:
+        """What of a case doesn't hold.
+
+        Raises: NotRunError if this version of the project has nothing to run it on.
+        """
+        if case.backend == "vm":
+            raise NotRunError("the backend vm is not available in this version")
+        if case.action == "config" and case.layer not in ("config", "policy"):
+            raise NotRunError("the backend vm is not available in this version")
+        if case.layer == "config" and case.action == "config":
+            return run_settings(case)
+        if case.layer == "policy":
+            return self._policy.run(case)
+        if case.layer == "drift":
+            return self._drifting().run(case)
+        return self._living().run(case)
+
+    def _living(self) -> LiveRunner:
+        if self._live is None:
+            self._live = LiveRunner(self.world, self.main, self.other)
+        return self._live
+
+    def _drifting(self) -> DriftRunner:
+        if self._drift is None:
+            self._drift = DriftRunner(
+                self.world, self.make, self.other, spare_host=self._spare_host
+            )
+        return self._drift
+
+    def recover(self) -> None:
+        """After a case that broke: let the next one begin with a sandbox that stands."""
+        if self._main is None or self._live is None:
+            return
+        self._live.unclean()
+        self._main.up({"allow": ["allowed.test"]}, check=False)

@@ -1,0 +1,387 @@
+"""A real sandbox as the runner uses it: brought up once, its policy changed in place."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import io
+import itertools
+import json
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+from abox.allowlist import Policy
+from abox.naming import bridge_name, egress_bridge_name
+from abox.render.nftables import TableSpec, render_table
+from abox.settings import Settings, parse_settings
+from provider.engine import Engine
+from provider.firewall_table import FirewallTable
+from provider.gateway_policy import Gateway
+from tests import host
+from tests.stacks import Project, Stack
+from tests.world import World
+from tests.world.world import UPSTREAM_DNS
+
+PROBE = "/tmp/abxt-probe.pyz"  # noqa: S108  # in the agent
+PROBE_PACKAGES = ("h2", "hpack", "hyperframe")
+PROBE_MODULES = ("tests/cases/probe",)
+HEALTH = "healthcheck.abox.local"
+
+
+@functools.cache
+def probe_archive() -> bytes:
+    """The helper for the agent: a zip that its Python runs."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("__main__.py", (host.ROOT / PROBE_MODULES[0] / "__main__.py").read_text())
+        for package in ("tests", "tests/cases"):
+            archive.writestr(f"{package}/__init__.py", "")
+        for path in sorted((host.ROOT / PROBE_MODULES[0]).glob("*.py")):
+            archive.write(path, f"{PROBE_MODULES[0]}/{path.name}")
+        for package in PROBE_PACKAGES:
+            spec = importlib.util.find_spec(package)
+            assert spec is not None
+            assert spec.origin is not None
+            folder = Path(spec.origin).parent
+            for path in sorted(folder.rglob("*.py")):
+                archive.write(path, f"{package}/{path.relative_to(folder)}")
+    return buffer.getvalue()
+
+
+class Prober:
+    """The helper, serving actions: inside the agent, or as root in its network namespace."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._process = host.spawn(command, stderr_path=log)
+        self._numbers = itertools.count()
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._log = log
+
+    def start(self, kind: str, action: Mapping[str, Any]) -> int:
+        """Let it act in the background; `finish` waits for the answer."""
+        return self._send(kind, action, later=True)
+
+    def finish(self, number: int) -> Any:
+        """The answer to something started."""
+        while number not in self._answers:
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                complaint = self._log.read_text()[-1000:] if self._log.exists() else ""
+                raise RuntimeError(f"the probe in the agent ended: {complaint}")
+            answer = json.loads(line)
+            self._answers[answer["id"]] = answer
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise RuntimeError(f"probe: {answer['error']}")
+        return answer["result"]
+
+    def ask(self, kind: str, action: Mapping[str, Any]) -> Any:
+        """Let it act, and wait."""
+        return self.finish(self._send(kind, action, later=False))
+
+    def _send(self, kind: str, action: Mapping[str, Any], *, later: bool) -> int:
+        number = next(self._numbers)
+        request = {"id": number, "kind": kind, "action": dict(action), "later": later}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        return number
+
+    def close(self) -> None:
+        """End it."""
+        host.end(self._process)
+
+
+@dataclass
+class Facts:
+    """Where the parts of a standing sandbox are."""
+
+    outputs: Mapping[str, Any]
+    lease: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def agent_container(self) -> str:
+        """Name of the agent's container."""
+        return str(self.outputs["agent_container"])
+
+    def container(self, role: str) -> str:
+        """Name of one of the pod's containers."""
+        return str(self.outputs["gateway_containers"][role])
+
+
+class Sandbox:
+    """One stack of the tests that stands."""
+
+    def __init__(self, world: World, project: Project, name: str, log_folder: Path) -> None:
+        self.world, self.name = world, name
+        self.stack = Stack(project, name)
+        self._logs = log_folder
+        self._settings: dict[str, Any] = {}
+        self._agent: Prober | None = None
+        self._root: Prober | None = None
+        self._authority: dict[str, Any] = {}
+        self.facts = Facts({})
+
+    # --- life -----------------------------------------------------------------------------
+
+    def full_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of a case with what every sandbox of the tests needs."""
+        base = {"upstream_dns": [UPSTREAM_DNS], "trusted_cas": [self.world.ca_pem]}
+        full = {"allow": [], **base, **settings}
+        if full.get("mode") == "passive":
+            full["passive_acknowledged"] = True
+        return full
+
+    def up(self, settings: Mapping[str, Any], *, check: bool = True) -> host.Completed:
+        """Bring the stack up with these settings, by Pulumi."""
+        self._settings = self.full_settings(settings)
+        bridge = bridge_name(self.name)
+        self.world.join(bridge, egress_bridge_name(self.name))  # before anything can send
+        self.stack.configure(self._settings)
+        done = self.stack.up(check=check)
+        if done.code == 0:
+            self.attach()
+        return done
+
+    def attach(self) -> None:
+        """Find the parts of the standing sandbox and let the world watch them."""
+        self.detach()
+        self.facts = Facts(self.stack.outputs(), self._resource("abox:index:SubnetLease"))
+        self.world.join(self.bridge, self.facts.lease["egress_bridge"])
+        self.world.watch_pod(self.pid("pause"))
+        self.copy_probe()
+
+    def detach(self) -> None:
+        """Leave the sandbox's namespaces."""
+        for prober in (self._agent, self._root):
+            if prober is not None:
+                prober.close()
+        self._agent = self._root = None
+        self.world.forget_pods()
+
+    def down(self) -> None:
+        """Take the stack away."""
+        self.detach()
+        self.stack.remove()
+
+    # --- facts ----------------------------------------------------------------------------
+
+    @property
+    def gateway(self) -> str:
+        """The pod's address on the sandbox's bridge."""
+        return str(self.facts.outputs["gateway"])
+
+    @property
+    def subnet(self) -> IPv4Network:
+        """The sandbox's network."""
+        return IPv4Network(self.facts.outputs["subnet"])
+
+    @property
+    def agent_address(self) -> str:
+        """The agent's address."""
+        return str(self.subnet[10])
+
+    @property
+    def host_address(self) -> str:
+        """The host's address on the sandbox's bridge."""
+        return str(self.subnet[1])
+
+    @property
+    def bridge(self) -> str:
+        """The sandbox's bridge."""
+        return str(self.facts.outputs["bridge"])
+
+    @property
+    def proxy_port(self) -> int:
+        """Port of the proxy."""
+        return int(str(self.facts.outputs["proxy"]).rpartition(":")[2])
+
+    @property
+    def table(self) -> str:
+        """The sandbox's nftables table."""
+        return str(self.facts.outputs["firewall_table"])
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        """What the engine says about a container."""
+        listed: list[dict[str, Any]] = json.loads(host.run(["docker", "inspect", container]).stdout)
+        return listed[0]
+
+    def pid(self, role: str) -> int:
+        """Process id of a container's first process, as the host counts."""
+        name = self.facts.agent_container if role == "agent" else self.facts.container(role)
+        return int(self.inspect(name)["State"]["Pid"])
+
+    def running(self) -> bool:
+        """Whether the agent runs."""
+        done = host.run(
+            [
+                *("docker", "ps", "-q"),
+                *("--filter", f"label=abox.sandbox={self.name}"),
+                *("--filter", "label=abox.role=agent"),
+            ]
+        )
+        return bool(done.stdout.strip())
+
+    def log(self, role: str, since: float) -> host.Completed:
+        """What a container of the pod logged since a time (seconds since 1970)."""
+        command = ["docker", "logs", "--since", f"{since:.3f}", self.facts.container(role)]
+        return host.run(command, check=False)
+
+    def files_with(self, role: str, text: str, folders: tuple[str, ...]) -> list[str]:
+        """Files below folders of a container of the pod that hold a text."""
+        command = ["docker", "exec", self.facts.container(role)]
+        done = host.run([*command, "grep", "-rlFs", text, *folders], check=False)
+        return done.stdout.split()
+
+    # --- probes ---------------------------------------------------------------------------
+
+    def copy_probe(self) -> None:
+        """Put the helper into the agent."""
+        host.pipe(
+            ["docker", "exec", "-i", self.facts.agent_container, "sh", "-c", f"cat > {PROBE}"],
+            probe_archive(),
+        )
+
+    @property
+    def agent(self) -> Prober:
+        """The helper inside the agent."""
+        if self._agent is None:
+            command = ["docker", "exec", "-i", self.facts.agent_container, "python3", PROBE]
+            serve = ["serve", self.gateway, str(self.proxy_port)]
+            self._agent = Prober([*command, *serve], self._logs / "agent.log")
+        return self._agent
+
+    @property
+    def root(self) -> Prober:
+        """The helper as root in the agent's network namespace: an agent that broke out."""
+        if self._root is None:
+            enter = ["nsenter", f"--net=/proc/{self.pid('agent')}/ns/net", "--"]
+            serve = ["serve", self.gateway, str(self.proxy_port)]
+            command = [*enter, sys.executable, "-m", "tests.cases.probe", *serve]
+            self._root = Prober(command, self._logs / "root.log")
+        return self._root
+
+    def in_agent_network(self, *args: str, check: bool = True) -> host.Completed:
+        """Run a program of the host in the agent's network namespace."""
+        enter = ["nsenter", f"--net=/proc/{self.pid('agent')}/ns/net", "--"]
+        return host.run([*enter, *args], check=check)
+
+    def exec(self, args: list[str], timeout_s: float = 120) -> host.Completed:
+        """Run a program in the agent, as the agent."""
+        command = ["docker", "exec", self.facts.agent_container, *args]
+        return host.run(command, check=False, timeout_s=timeout_s)
+
+    # --- policy ---------------------------------------------------------------------------
+
+    def parse(self, settings: Mapping[str, Any]) -> Settings:
+        """The settings as the program reads them.
+
+        Raises: AboxError if it refuses them.
+        """
+        return parse_settings(self.name, self.full_settings(settings))
+
+    def apply(self, settings: Mapping[str, Any]) -> None:
+        """Make a policy live the way the provider's resources do, without Pulumi.
+
+        Raises: AboxError if the settings or the gateway refuse it.
+        """
+        parsed = self.parse(settings)
+        FirewallTable(self.table, run_nft).apply(self._rules(parsed))
+        self._gateway().apply(self._document(parsed))
+        self._settings = self.full_settings(settings)
+
+    def applier(self, settings: Mapping[str, Any]) -> Callable[[], None]:
+        """A function that applies the same policy again, with everything looked up already."""
+        parsed = self.parse(settings)
+        rules, document, gateway = self._rules(parsed), self._document(parsed), self._gateway()
+
+        def apply() -> None:
+            FirewallTable(self.table, run_nft).apply(rules)
+            gateway.apply(document)
+
+        return apply
+
+    def _gateway(self) -> Gateway:
+        control = self.inspect(self.facts.container("control"))["Id"]
+        return Gateway(control, Engine)
+
+    def _document(self, parsed: Settings) -> dict[str, Any]:
+        resolvers = [str(a) for a in parsed.upstream_dns]
+        return {
+            "sandbox": self.name,
+            "policy": parsed.policy.to_document(),
+            "network": {
+                "gateway": self.gateway,
+                "proxy_port": self.proxy_port,
+                "upstream_dns": resolvers,
+            },
+            "ca": self.authority,
+            "trusted_cas": list(parsed.trusted_cas),
+        }
+
+    def _resource(self, kind: str) -> dict[str, Any]:
+        """Outputs of the stack's one resource of a type, secrets in the clear."""
+        resources = self.stack.secret_outputs()["deployment"]["resources"]
+        made = next(r for r in resources if r["type"].rpartition("$")[2] == kind)
+        return {name: _clear(value) for name, value in made["outputs"].items()}
+
+    @property
+    def authority(self) -> dict[str, Any]:
+        """The sandbox's authority: certificate and key, PEM."""
+        if not self._authority:
+            made = self._resource("abox:index:CertificateAuthority")
+            self._authority = {name: made[name] for name in ("certificate", "key")}
+        return self._authority
+
+    def _rules(self, parsed: Settings) -> str:
+        lease = self.facts.lease
+        policy: Policy = parsed.policy
+        return render_table(
+            TableSpec(
+                table=self.table,
+                bridge=self.bridge,
+                egress_bridge=lease["egress_bridge"],
+                subnet=self.subnet,
+                gateway=IPv4Address(self.gateway),
+                agent=self.subnet[10],
+                host=self.subnet[1],
+                egress_subnet=IPv4Network(lease["egress_subnet"]),
+                pod_egress=IPv4Address(lease["egress_gateway"]),
+                proxy_port=self.proxy_port,
+                upstream_dns=parsed.upstream_dns,
+                tcp_ports=policy.tcp_ports,
+                allow_private_cidrs=policy.allow_private_cidrs,
+            )
+        )
+
+    def forget_answers(self) -> None:
+        """Restart dns and proxy, so that no cache carries an answer from case to case."""
+        names = [self.facts.container(role) for role in ("dns", "proxy")]
+        host.run(["docker", "restart", "-t", "1", *names])
+        control = self.facts.container("control")
+        host.run(["docker", "exec", control, "abox-gateway", "ready", "--timeout", "30"])
+
+    def alive(self) -> bool:
+        """Whether name service and proxy still serve others."""
+        page = {"method": "GET", "url": f"http://{HEALTH}/", "via": "proxy"}
+        (response,) = self.agent.ask("http", page)
+        (answer,) = self.agent.ask("dns", {"name": HEALTH, "type": "A"})
+        return bool(response["status"] == 200 and answer["rcode"] == "NOERROR")
+
+
+def run_nft(*args: str, stdin: str = "") -> str:
+    """The nft tool, in the form that the provider's worker takes."""
+    return host.run(["nft", *args], text=stdin).stdout
+
+
+def _clear(value: Any) -> Any:
+    """A value of the exported state without the wrapping of secrets."""
+    if isinstance(value, dict) and "plaintext" in value:
+        return json.loads(value["plaintext"])
+    return value
