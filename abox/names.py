@@ -64,8 +64,8 @@ def normalise_name(text: str) -> str:
     lowered = unicodedata.normalize("NFC", text.lower())
     if lowered.isascii() and not text.isascii():
         raise MalformedNameError("it holds a look-alike of an ASCII letter")
-    labels = lowered.removesuffix(".").split(".")
-    return normalise_request_name(".".join(_normalise_label(label) for label in labels))
+    labels = [_normalise_label(label) for label in lowered.split(".")]
+    return normalise_request_name(".".join(labels))
 
 
 def normalise_suffix(text: str) -> str:

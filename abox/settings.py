@@ -52,6 +52,16 @@ PIDS_MIN, PIDS_MAX = 16, 4_000_000
 UID_MAX = 2**31 - 1
 """Largest user id that the container engine takes."""
 
+_UNASKABLE = (
+    "Limited Broadcast",
+    "Loopback",
+    "Multicast",
+    "Reserved",
+    "This host on this network",
+    "This network",
+)
+"""Classes of addresses at which no resolver answers the gateway."""
+
 _IMAGE = re.compile(r"(?:[a-z0-9][a-zA-Z0-9._:/-]{0,254}@)?sha256:[0-9a-f]{64}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}|[0-9]{1,10}(?::[0-9]{1,10})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -84,7 +94,7 @@ def _parse_resolver(value: object) -> IPv4Address:
     except ValueError as error:
         raise RefusedError("it is no IPv4 address", remedy) from error
     kind = classify(address).name
-    if kind in ("Loopback", "This network", "Multicast", "Reserved", "Limited Broadcast"):
+    if kind in _UNASKABLE:
         raise RefusedError(f"the gateway can't reach it ({kind})", remedy)
     return address
 
