@@ -12,18 +12,21 @@ from typing import Annotated, Any
 
 import typer
 
+from abox import verdict_log
 from abox.errors import AboxError
 from abox.naming import Role
-from abox.verdict_log import Verdict, parse_dns_line, parse_http_line
 from cli import host
 from cli.checkout import current_checkout
 from cli.containers import check_known, list_containers, of_role
 from cli.output import say, say_json_line
 from cli.parameters import Stack
 
-Parser = Callable[[str], Verdict | None]
+Parser = Callable[[str], "verdict_log.Verdict | None"]
 
-SOURCES: dict[Role, Parser] = {Role.DNS: parse_dns_line, Role.PROXY: parse_http_line}
+SOURCES: dict[Role, Parser] = {
+    Role.DNS: lambda line: verdict_log.parse_dns_line(line),
+    Role.PROXY: lambda line: verdict_log.parse_http_line(line),
+}
 """Containers that write verdicts, and how a line of theirs is read."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ")
@@ -37,7 +40,7 @@ class Timed:
     """Seconds since the epoch."""
     order: int
     """Position in its container's log: equal times keep their order."""
-    verdict: "Verdict"
+    verdict: "verdict_log.Verdict"
 
 
 def logs(
