@@ -73,5 +73,6 @@ class Engine(docker.APIClient):
                     kept.append(part or b"")
         finally:
             stream.close()
+            connection.close()  # the file object doesn't own it
         code: int = self.exec_inspect(made["Id"])["ExitCode"]
         return ExecResult(code, b"".join(parts[0]), b"".join(parts[1]))

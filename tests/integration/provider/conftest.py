@@ -54,7 +54,9 @@ class Bench:
         self.networks.append(made["Id"])
         return made["Id"]
 
-    def container(self, *, start=True, networks=None, command=SLEEP, labels=None, **settings):
+    def container(
+        self, *, image=None, start=True, networks=None, command=SLEEP, labels=None, **settings
+    ):
         """A container as hardened as the program's, except for `settings` of its host part."""
         hardened = {
             "cap_drop": ["ALL"],
@@ -74,7 +76,7 @@ class Bench:
             endpoints: Any = {first: self.engine.create_endpoint_config(ipv4_address=address)}
             config["networking_config"] = self.engine.create_networking_config(endpoints)
         made = self.engine.create_container(
-            self.image,
+            image or self.image,
             command=command,
             name=f"{self.prefix}-c{len(self.containers)}",
             host_config=self.engine.create_host_config(**{**hardened, **settings}),
@@ -104,6 +106,12 @@ class Bench:
         facts = posture.read()
         assert facts is not None
         return [finding.text for finding in findings(posture.expected, facts)]
+
+    def run(self, container: str, *command: str) -> int:
+        """Exit code of a command in a container."""
+        return self.engine.exec_with_input(
+            container, list(command), stdin=b"", timeout_s=10
+        ).exit_code
 
     def clean(self) -> None:
         for container in self.containers:

@@ -1,0 +1,73 @@
+"""NetworkPosture against a real engine: strangers lose their leg and go on running."""
+
+from __future__ import annotations
+
+import pytest
+
+from provider import host
+from provider.host import engine
+from provider.network_posture import NetworkPostureResource
+from provider.records import Record, Records
+from tests.host import run
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def posture(tmp_path):
+    """The resource with records of its own."""
+    return NetworkPostureResource(engine, host.is_up, host.set_up, lambda: Records(tmp_path))
+
+
+def inputs_for(bench, network):
+    bridge = host.bridge_of(bench.engine.find_network(network))
+    return {
+        "sandbox": "abxt",
+        "network": network,
+        "bridge": bridge,
+        "internal": True,
+        "members": [],
+        "agent_allowed": True,
+    }
+
+
+def test_stranger_is_seen_and_disconnected_and_goes_on_running(bench, posture, tmp_path):
+    network = bench.network(9)
+    member = bench.container(networks={network: "10.213.9.2"})
+    agent = bench.container(networks={network: "10.213.9.10"})
+    inputs = {**inputs_for(bench, network), "members": [member]}
+    Records(tmp_path).keep("abxt", "agent", Record(agent, {}))
+    resource_id, state = posture.create(inputs)
+    assert state["foreign"] == []  # control: member and recorded agent belong there
+
+    stranger = bench.container(networks={network: "10.213.9.66"})
+    seen = posture.read(resource_id, inputs)
+    assert [text.split()[-1] for text in seen["foreign"]] == [f"({stranger[:12]})"]
+    assert posture.drift(seen, inputs)
+
+    posture.update(resource_id, {**inputs, **seen}, inputs)
+    assert posture.read(resource_id, inputs)["foreign"] == []
+    left = bench.engine.find_container(stranger)
+    assert left["State"]["Running"]
+    assert left["NetworkSettings"]["Networks"] == {}
+    connected = bench.engine.find_network(network)["Containers"]
+    assert connected.keys() == {member, agent}
+
+
+def test_twin_with_the_agents_address_makes_room(bench, posture):
+    network = bench.network(9)
+    inputs = inputs_for(bench, network)
+    bench.container(networks={network: "10.213.9.10"})  # made by hand in the agent's place
+    posture.create(inputs)
+    assert bench.container(networks={network: "10.213.9.10"})
+
+
+def test_bridge_that_was_switched_off_is_switched_on(bench, posture):
+    network = bench.network(9)
+    inputs = inputs_for(bench, network)
+    resource_id, state = posture.create(inputs)
+    run(["ip", "link", "set", inputs["bridge"], "down"])
+    seen = posture.read(resource_id, inputs)
+    assert seen["findings"] == [f"its bridge {inputs['bridge']} is gone or down"]
+    posture.update(resource_id, state, inputs)
+    assert host.is_up(inputs["bridge"])
