@@ -23,12 +23,13 @@ from cli.logs import logs
 from cli.output import complain, say
 from cli.version import VERSION
 
+NAME = "abox"
+
 INTERRUPTED = 130
 """Exit code after an interrupt from the keyboard, as shells have it."""
 
 app = typer.Typer(
-    name="abox",
-    no_args_is_help=True,
+    name=NAME,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -62,22 +63,27 @@ def root(
     """Sandboxes for AI coding agents: look into them, judge them, change their allowlist."""
 
 
-app.command("check")(check)
-app.command("drift")(drift)
-app.command("exec", context_settings={"ignore_unknown_options": True})(run_in_agent)
-app.command("shell")(open_shell)
-app.command("logs")(logs)
-app.command("explain")(explain)
-app.command("allow")(allow)
-app.command("deny")(deny)
-app.command("ls")(ls)
-app.command("doctor")(doctor)
+app.command("check", short_help="Try from inside that everything else is closed.")(check)
+app.command("drift", short_help="Tell what differs from what was applied.")(drift)
+app.command(
+    "exec",
+    short_help="Run a command in the agent.",
+    context_settings={"ignore_unknown_options": True},
+)(run_in_agent)
+app.command("shell", short_help="Open a shell in the agent.")(open_shell)
+app.command("logs", short_help="Show what was asked for, allowed and denied.")(logs)
+app.command("explain", short_help="Tell which rule allows or denies a URL.")(explain)
+app.command("allow", short_help="Put a name on the allowlist, live.")(allow)
+app.command("deny", short_help="Put a name on the denylist, live.")(deny)
+app.command("ls", short_help="List sandboxes and stacks.")(ls)
+app.command("doctor", short_help="Tell what this host lacks, with remedies.")(doctor)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are told on standard error."""
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        code = app(args=words or ["--help"], prog_name=NAME, standalone_mode=False)
     except AboxError as error:
         complain(error)
         return int(error.exit_code)

@@ -50,9 +50,7 @@ def test_no_apply_only_edits_the_file(checkout: Checkout, applied):
     assert "new.example.com" in checkout.stack_file("dev").read_text()
 
 
-@pytest.mark.parametrize(
-    "entry", ["*", "https://a.test/x", "a b.test", "10.0.0.1", "x\ny"]
-)
+@pytest.mark.parametrize("entry", ["*", "https://a.test/x", "a b.test", "10.0.0.1", "x\ny"])
 @pytest.mark.parametrize("command", ["allow", "deny"])
 def test_a_bad_entry_exits_2_and_leaves_the_file(checkout: Checkout, applied, command, entry):
     assert run([command, "dev", entry]) == 2

@@ -81,8 +81,7 @@ def test_a_list_in_brackets_is_edited_and_its_neighbours_keep_their_comments():
     text = "config:\n  abox:sandbox:\n    # why\n    allow: [a.test, b.test]  # both\n"
     after = append_entry(text, "allow", "c.test")
     assert (
-        after
-        == "config:\n  abox:sandbox:\n    # why\n    allow: [a.test, b.test, c.test] # both\n"
+        after == "config:\n  abox:sandbox:\n    # why\n    allow: [a.test, b.test, c.test] # both\n"
     )
     assert listed(remove_entry(after, "allow", 0), "allow") == ["b.test", "c.test"]
 

@@ -1,0 +1,130 @@
+"""Drift in words: resource by resource, what differs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli import drift as drift_module
+from cli.checkout import Checkout
+from cli.drift import describe
+from cli.main import run
+from cli.pulumi_engine import Report, Step
+
+URN = "urn:pulumi:dev::abox::abox:sandbox:Sandbox${type}::dev-thing"
+
+
+def step(kind: str, operation: str = "update", **more) -> Step:
+    return Step(URN.format(type=kind), operation, **more)
+
+
+def words(kind: str, live: dict, operation: str = "update") -> str:
+    (one,) = describe([], [step(kind, operation, old={"outputs": live})])
+    return "\n".join(one.words)
+
+
+def test_a_changed_table_is_told_as_a_diff():
+    before = json.dumps([{"rule": {"expr": 1}}, {"rule": {"expr": 2}}])
+    after = json.dumps([{"rule": {"expr": 1}}])
+    told = words("abox:index:FirewallTable", {"applied": before, "live": after})
+    assert "--- applied" in told
+    assert '-{"rule": {"expr": 2}}' in told
+
+
+def test_a_missing_table_is_told():
+    assert words("abox:index:FirewallTable", {"applied": "[]", "live": ""}) == "the table is gone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "live", "told"),
+    [
+        ("ContainerPosture", {"findings": ["network x is attached"]}, "network x is attached"),
+        ("NetworkPosture", {"foreign": ["stranger"]}, "foreign member: stranger"),
+        (
+            "BridgeFiltering",
+            {"settings": {"net.bridge.bridge-nf-call-iptables": "0"}},
+            "net.bridge.bridge-nf-call-iptables is 0, wanted 1",
+        ),
+        ("SubnetLease", {"conflicts": ["route r"]}, "the subnet is also used by route r"),
+        ("GatewayPolicy", {"policy_hash": "a" * 64, "live_hash": "b" * 64}, "live bbbbbbbbbbbb"),
+        ("GatewayPolicy", {"policy_hash": "a" * 64, "live_hash": ""}, "live none"),
+    ],
+)
+def test_own_resources_explain_themselves(kind, live, told):
+    assert told in words(f"abox:index:{kind}", live)
+
+
+def test_a_gone_resource_and_one_never_made_differ():
+    created = step("docker:index/container:Container", "create")
+    assert describe([created], [created])[0].words == ("it is gone from this host",)
+    assert "not been made yet" in describe([], [created])[0].words[0]
+
+
+def test_a_property_is_told_with_both_values_and_who_changed_it():
+    changed = step(
+        "docker:index/container:Container",
+        old={"inputs": {"memory": 64}, "outputs": {"memory": 128}},
+        new={"inputs": {"memory": 64}},
+        detailed={"memory": "update"},
+    )
+    read = step("docker:index/container:Container", old={"outputs": {"memory": 64}})
+    (one,) = describe([read], [changed])
+    assert one.words == ("memory: is 128, wanted 64",)
+    (one,) = describe([], [changed])
+    assert one.words == ("memory: is 128, wanted 64 (the settings changed)",)
+
+
+def test_a_replacement_is_one_resource():
+    kinds = ("create-replacement", "replace", "delete-replaced")
+    steps = [step("docker:index/container:Container", kind) for kind in kinds]
+    (one,) = describe(steps[:1], steps)
+    assert one.operation == "replace"
+
+
+def test_the_stack_itself_is_no_resource_that_drifts():
+    assert (
+        describe([], [Step("urn:pulumi:dev::abox::pulumi:pulumi:Stack::abox-dev", "update")]) == []
+    )
+
+
+@pytest.fixture
+def previewed(monkeypatch: pytest.MonkeyPatch):
+    def previewed(report: Report) -> None:
+        monkeypatch.setattr(drift_module, "preview", lambda *_: report)
+
+    return previewed
+
+
+def test_no_drift_exits_0(checkout: Checkout, previewed, capsys):
+    previewed(Report(0, [], []))
+    assert run(["drift", "dev"]) == 0
+    assert capsys.readouterr().out == "dev: no drift\n"
+
+
+def test_drift_exits_7_and_says_what_repairs_it(checkout: Checkout, previewed, capsys):
+    metadata = {
+        "urn": URN.format(type="abox:index:ContainerPosture"),
+        "op": "update",
+        "old": {"outputs": {"findings": ["pids limit is 5\x1b[2J, wanted 1024"]}},
+    }
+    previewed(Report(7, [{"resourcePreEvent": {"metadata": metadata}}], []))
+    assert run(["drift", "dev"]) == 7
+    shown = capsys.readouterr()
+    assert "dev: 1 resource drifted" in shown.out
+    assert "pids limit is 5\\x1b[2J" in shown.out
+    assert "pulumi up -s dev" in shown.err
+
+
+def test_json_has_documented_keys(checkout: Checkout, previewed, capsys):
+    metadata = {"urn": URN.format(type="abox:index:NetworkPosture"), "op": "update"}
+    previewed(Report(7, [{"resourcePreEvent": {"metadata": metadata}}], []))
+    assert run(["drift", "dev", "--json"]) == 7
+    document = json.loads(capsys.readouterr().out)
+    assert document["drifted"] is True
+    assert set(document["resources"][0]) == {"urn", "type", "name", "operation", "words"}
+
+
+def test_an_unknown_stack_exits_2(checkout: Checkout, capsys):
+    assert run(["drift", "nope"]) == 2
+    assert "known stacks: dev" in capsys.readouterr().err
