@@ -6,7 +6,16 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 # The Python that makes the venv: 3.11 or newer.
-PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(shell command -v $(name))) python3)
+PYTHON ?= $(shell for name in python3.11 python3; do \
+	if "$$name" -c '' 2>/dev/null; then command -v "$$name"; break; fi; done)
+define NO_PYTHON
+python3 was not found on PATH
+why: the steps behind these targets are written in Python
+do: install Python 3.11, on Debian: apt-get install python3 python3-venv
+endef
+ifeq ($(strip $(PYTHON)),)
+$(error $(NO_PYTHON))
+endif
 STACK ?= project-a
 CASES ?= ../shared/cases
 PYTEST_ARGS ?=

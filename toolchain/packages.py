@@ -3,16 +3,22 @@
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from abox.errors import HostError, SettingsError
 from toolchain import shell
+from toolchain.layout import HOST_RUN
+from toolchain.locks import exclusive
 from toolchain.progress import Step
 
 LOCK_TIMEOUT_S = 600
 """Seconds to wait while another process installs packages."""
+
+LOCK_RETRY_S = 5.0
+"""Seconds between two tries where apt-get doesn't wait by itself."""
 
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Folders of administrators' commands, which not every PATH holds."""
@@ -70,19 +76,27 @@ def install(
     if not missing:
         step.done(f"all {len(wanted)} present")
         return
-    names = " ".join(package.name for package in missing)
-    _require_apt(names)
-    step.say(f"installing {names}")
-    _apt(["update"], step, "reading the package lists")
-    _apt(["install", "--no-install-recommends", *names.split()], step, f"installing {names}")
-    still = [package for package in missing if not present(package)]
-    if still:
-        raise HostError(
-            what=f"{still[0].name} is installed, yet {still[0].provides} was not found",
-            why="the package doesn't provide it on this machine",
-            remedy=f"install {still[0].provides} by hand and make sure it is on PATH",
-        )
-    step.done(f"installed {names}")
+    _require_apt(" ".join(package.name for package in missing))
+    with exclusive(HOST_RUN / "packages.lock", lambda: step.say("waiting for another run")):
+        missing = [package for package in missing if not present(package)]
+        names = [package.name for package in missing]
+        if names:
+            step.say(f"installing {' '.join(names)}")
+            _apt(["update"], step)
+            _apt(["install", "--no-install-recommends", *names], step)
+    _require_present(missing, present)
+    step.done(f"installed {' '.join(names)}" if names else "installed by another run")
+
+
+def _require_present(packages: list[Package], present: Callable[[Package], bool]) -> None:
+    """Refuse to go on with a package that hasn't brought what it should."""
+    for package in packages:
+        if not present(package):
+            raise HostError(
+                what=f"{package.name} is installed, yet {package.provides} was not found",
+                why="the package doesn't provide it on this machine",
+                remedy=f"install {package.provides} by hand and make sure it is on PATH",
+            )
 
 
 def _require_apt(names: str) -> None:
@@ -101,8 +115,24 @@ def _require_apt(names: str) -> None:
         )
 
 
-def _apt(arguments: list[str], step: Step, doing: str) -> None:
-    """Run apt-get without questions; waits for another one that holds its lock."""
+def _apt(arguments: list[str], step: Step) -> None:
+    """Run apt-get without questions; waits for another one that holds a lock."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    finished = _apt_once(arguments, step)
+    while "Could not get lock" in finished.stdout and time.monotonic() < deadline:
+        # apt-get itself waits for the lock of the packages, but not for that of their lists.
+        step.say("another apt-get is at work; waiting for it")
+        time.sleep(LOCK_RETRY_S)
+        finished = _apt_once(arguments, step)
+    shell.require(
+        finished,
+        what=f"apt-get {' '.join(arguments)} failed",
+        remedy="run it by hand to see all of its output, repair that, then run this again",
+    )
+
+
+def _apt_once(arguments: list[str], step: Step) -> shell.Finished:
+    """Run apt-get once; says what it is at."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     command = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_S}"]
     latest = [""]
@@ -110,14 +140,9 @@ def _apt(arguments: list[str], step: Step, doing: str) -> None:
     def remember(line: str) -> None:
         latest[0] = line.strip() or latest[0]
 
-    finished = shell.stream(
+    return shell.stream(
         [*command, *arguments],
         remember,
-        on_tick=lambda: step.tick(f"{doing}: {latest[0][:80]}"),
+        on_tick=lambda: step.tick(f"apt-get {arguments[0]}: {latest[0][:80]}"),
         environment=environment,
-    )
-    shell.require(
-        finished,
-        what=f"apt-get {' '.join(arguments)} failed",
-        remedy="run it by hand to see all of its output, repair that, then run this again",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def listing(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """Every apt-get call, none of which runs."""
     seen: list[list[str]] = []
 
@@ -36,6 +37,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return shell.Finished(0, "", "")
 
     monkeypatch.setattr(shell, "stream", record)
+    monkeypatch.setattr(packages, "HOST_RUN", tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/usr/bin/apt-get")
     return seen
@@ -129,4 +131,34 @@ def test_other_systems_are_told_the_names(
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(HostError, match="missing: nftables python3-venv"):
         packages.install([listing], Step("p", output=io.StringIO()), present=lambda _: False)
+    assert calls == []
+
+
+def test_held_lock_is_waited_for(
+    listing: Path, calls: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another apt-get that holds the lists' lock delays the installation, and no more."""
+    answers = [shell.Finished(100, "E: Could not get lock /x. It is held", "")]
+    waits: list[float] = []
+
+    def busy_once(arguments: list[str], *_: object, **__: object) -> shell.Finished:
+        calls.append([str(argument) for argument in arguments])
+        return answers.pop() if answers else shell.Finished(0, "", "")
+
+    monkeypatch.setattr(shell, "stream", busy_once)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    packages.install([listing], Step("p", output=io.StringIO()), present=lambda _: len(calls) == 3)
+    assert [call[5] for call in calls] == ["update", "update", "install"]
+    assert waits == [packages.LOCK_RETRY_S]
+
+
+def test_failed_installation_shows_the_last_lines(
+    listing: Path, calls: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What apt-get said last is the reason."""
+    failed = shell.Finished(100, "E: Unable to locate package nftables", "")
+    monkeypatch.setattr(shell, "stream", lambda *_, **__: failed)
+    with pytest.raises(HostError) as refused:
+        packages.install([listing], Step("p", output=io.StringIO()), present=lambda _: False)
+    assert refused.value.why == "E: Unable to locate package nftables"
     assert calls == []
