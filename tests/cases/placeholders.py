@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
-from abox.pod import CA_DIR, POLICY_DIR
+from abox.render.paths import CA_DIR, POLICY_DIR
 from tests import host
 from tests.cases.sandbox import Sandbox
 from tests.world.certificates import Authority

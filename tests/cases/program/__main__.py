@@ -9,7 +9,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 import pulumi_docker as docker
@@ -63,7 +63,7 @@ def add_network(asked: dict[str, Any]) -> None:
     def join(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ != CONTAINER or not args.name.endswith(f"-{joins}"):
             return None
-        legs: list[Any] = [*(args.props.get("networksAdvanced") or []), {"name": extra.name}]
+        legs: Any = [*cast(list[Any], args.props.get("networksAdvanced")), {"name": extra.name}]
         return pulumi.ResourceTransformResult({**args.props, "networksAdvanced": legs}, args.opts)
 
     if joins:
