@@ -11,7 +11,7 @@ from policy.resources import FIREWALL_TABLE, MANDATORY, ReportViolation, Resourc
 HOOKS = ("forward", "input")
 """Where the table has to judge: what passes the host, and what is for the host."""
 
-_CHAIN = re.compile(r"chain (\S+) \{([^}]*(?:\{[^}]*\}[^}]*)*)\}")
+_CHAIN = re.compile(r"chain (\S+) \{")
 _COMMENT = re.compile(r'\s*comment "[^"]*"$')
 _GOTO = re.compile(r"goto (\S+)$")
 
@@ -34,11 +34,17 @@ def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
 
 
 def _chains(rules: str) -> dict[str, list[str]]:
-    """Name to lines of every chain, comments taken off."""
-    return {
-        name: [_COMMENT.sub("", line.strip()) for line in body.splitlines() if line.strip()]
-        for name, body in _CHAIN.findall(rules)
-    }
+    """Name to lines of every chain, comments taken off; a rule stands on one line."""
+    chains: dict[str, list[str]] = {}
+    lines: list[str] | None = None
+    for line in (text.strip() for text in rules.splitlines()):
+        if begins := _CHAIN.fullmatch(line):
+            lines = chains.setdefault(begins[1], [])
+        elif line == "}":
+            lines = None
+        elif line and lines is not None:
+            lines.append(_COMMENT.sub("", line))
+    return chains
 
 
 def _is_base(lines: list[str]) -> bool:

@@ -1,0 +1,48 @@
+"""Examples of the rule of the same name."""
+
+from dataclasses import replace
+
+from abox.render.nftables import render_table
+from tests.policy.examples.declare import table
+from tests.unit.abox.render.test_nftables import SPEC
+
+_RENDERED = render_table(SPEC)
+_SMALL = """table inet t {
+	chain forward {
+		type filter hook forward priority -10; policy accept;
+		iifname "b" goto judge
+	}
+	chain input {
+		type filter hook input priority -10; policy accept;
+		iifname { "b", "c" } goto judge
+	}
+	chain judge {
+		tcp dport { 80, 443 } accept comment "web"
+		%s
+	}
+}
+"""
+
+PASSING = {
+    "the project's": table(_RENDERED),
+    "the project's in passive mode": table(render_table(replace(SPEC, tcp_ports=None))),
+    "drop at the end": table(_SMALL % 'drop comment "no more"'),
+    "reject at the end": table(_SMALL % "reject with icmp admin-prohibited"),
+}
+FAILING = {
+    "no end": table(_SMALL % ""),
+    "accept at the end": table(_SMALL % "accept"),
+    "condition at the end": table(_SMALL % "udp dport 53 drop"),
+    "returns to itself": table(_SMALL % "goto judge"),
+    "leads nowhere": table(_SMALL % "goto missing"),
+    "refusal taken out": table(_RENDERED.replace("\t\tdrop\n", "")),
+    "accept in front": table(
+        _RENDERED.replace("chain from_bridge {\n", "chain from_bridge {\n\t\taccept\n")
+    ),
+    "no forward": table(_RENDERED.replace("hook forward", "hook output")),
+    "no input": table(_RENDERED.replace("hook input", "hook output")),
+    "empty": table(""),
+    "missing": (table("")[0], {}),
+    "no text": table(7),
+}
+UNKNOWN_IN_PREVIEW = {"rules": lambda rules: table(rules)}

@@ -1,0 +1,19 @@
+"""Examples of the rule of the same name."""
+
+from tests.policy.examples.declare import ABSENT, network
+
+PASSING = {
+    "internal": network(),
+    "without a role": network(role=None),
+    "egress": network(role="egress", internal=False),
+    "ipv6 missing": network(ipv6=ABSENT),
+}
+FAILING = {
+    "open": network(internal=False),
+    "missing": network(internal=ABSENT),
+    "open without a role": network(role=None, internal=False),
+    "text": network(internal="true"),
+    "role that looks like egress": network(role="egress2", internal=False),
+    "ipv6": network(ipv6=True),
+    "ipv6 on egress": network(role="egress", internal=False, ipv6=True),
+}
