@@ -7,6 +7,7 @@ from tests.policy.examples.declare import table
 from tests.unit.abox.render.test_nftables import SPEC
 
 _RENDERED = render_table(SPEC)
+_REFUSAL = "\t\treject with icmp admin-prohibited\n\t\tdrop\n"
 _SMALL = """table inet t {
 	chain forward {
 		type filter hook forward priority -10; policy accept;
@@ -35,7 +36,7 @@ FAILING = {
     "condition at the end": table(_SMALL % "udp dport 53 drop"),
     "returns to itself": table(_SMALL % "goto judge"),
     "leads nowhere": table(_SMALL % "goto missing"),
-    "refusal taken out": table(_RENDERED.replace("\t\tdrop\n", "")),
+    "refusal taken out": table(_RENDERED.replace(_REFUSAL, "")),
     "accept in front": table(
         _RENDERED.replace("chain from_bridge {\n", "chain from_bridge {\n\t\taccept\n")
     ),
