@@ -71,6 +71,7 @@ def stream(
     *,
     on_tick: Callable[[], None] = lambda: None,
     tick_s: float = 5.0,
+    stop: signal.Signals = signal.SIGTERM,
     grace_s: float = 5.0,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
@@ -82,6 +83,7 @@ def stream(
         on_line: called with each line of standard output and standard error.
         on_tick: called at least every `tick_s` seconds, also while nothing is printed.
         tick_s: see `on_tick`.
+        stop: signal that asks the program to end when this one is interrupted.
         grace_s: seconds that the program has to end by itself when this one is interrupted.
         environment: all of the program's variables; None: those of this process.
         directory: working directory; None: that of this process.
@@ -103,7 +105,7 @@ def stream(
             on_line(line)
         code = process.wait()
     except BaseException:
-        end_group(process, grace_s)
+        end_group(process, grace_s, stop)
         raise
     return Finished(code, "\n".join(tail), "")
 
@@ -240,13 +242,17 @@ def child(
         raise _missing(arguments[0]) from error
 
 
-def end_group(process: "subprocess.Popen[bytes] | subprocess.Popen[str]", grace_s: float) -> None:
+def end_group(
+    process: "subprocess.Popen[bytes] | subprocess.Popen[str]",
+    grace_s: float,
+    stop: signal.Signals = signal.SIGTERM,
+) -> None:
     """End a process and all that it started in its process group.
 
-    SIGTERM first; what is left after `grace_s` seconds is killed. A program that has ended may
-    leave processes behind in its group: those are ended all the same.
+    They get the signal `stop` first; what is left after `grace_s` seconds is killed. A program
+    that has ended may leave processes behind in its group: those are ended all the same.
     """
-    if not _signal_group(process.pid, signal.SIGTERM):
+    if not _signal_group(process.pid, stop):
         process.poll()
         return
     deadline = time.monotonic() + grace_s

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,7 @@ class Stacks:
             ["pulumi", *arguments, "--non-interactive", "--color", "never"],
             show,
             on_tick=lambda: self._step.tick(f"pulumi {shown} is working"),
+            stop=signal.SIGINT,  # SIGTERM would cut off the step that Pulumi is at
             grace_s=INTERRUPT_GRACE_S,
             environment=self._environment,
             directory=self._checkout.root,

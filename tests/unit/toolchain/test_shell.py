@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -67,6 +68,19 @@ def test_interrupted_stream_ends_the_program(tmp_path: Path) -> None:
         shell.stream(["sh", "-c", script], interrupt, grace_s=1.0)
     for pid in pids.read_text().split():
         _await_end(pid)
+
+
+def test_interrupt_lets_a_program_finish_what_it_is_at(tmp_path: Path) -> None:
+    """The chosen signal comes first, and a program that heeds it isn't killed."""
+    done = tmp_path / "done"
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    script = f"trap 'sleep 0.3; touch {done}; exit' INT; echo started; while :; do sleep 0.05; done"
+    with pytest.raises(KeyboardInterrupt):
+        shell.stream(["bash", "-c", script], interrupt, stop=signal.SIGINT, grace_s=5.0)
+    assert done.exists()
 
 
 def _await_end(pid: str) -> None:
