@@ -6,7 +6,13 @@ import re
 
 from pulumi_policy import ResourceValidationPolicy
 
-from policy.resources import FIREWALL_TABLE, MANDATORY, ReportViolation, ResourceValidationArgs
+from policy.resources import (
+    FIREWALL_TABLE,
+    MANDATORY,
+    ReportViolation,
+    ResourceValidationArgs,
+    is_known,
+)
 
 HOOKS = ("forward", "input")
 """Where the table has to judge: what passes the host, and what is for the host."""
@@ -18,7 +24,8 @@ _GOTO = re.compile(r"goto (\S+)$")
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
     """Report a table that lacks a hook, accepts without a condition, or ends without a refusal."""
-    if args.resource_type != FIREWALL_TABLE:
+    # Unknown in a first preview, before the subnet is leased: then it is judged at `up`.
+    if args.resource_type != FIREWALL_TABLE or not is_known(args.props, "rules"):
         return
     rules = args.props.get("rules")
     chains = _chains(rules if isinstance(rules, str) else "")

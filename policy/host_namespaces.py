@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pulumi_policy import ResourceValidationPolicy
 
-from policy.resources import CONTAINER, MANDATORY, ReportViolation, ResourceValidationArgs
+from policy.resources import (
+    CONTAINER,
+    MANDATORY,
+    ReportViolation,
+    ResourceValidationArgs,
+    is_known,
+)
 
 MODES = ("networkMode", "pidMode", "ipcMode", "usernsMode", "cgroupnsMode", "utsMode")
 """Properties that name a namespace."""
@@ -15,7 +21,8 @@ def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
     if args.resource_type != CONTAINER:
         return
     for mode in MODES:
-        if args.props.get(mode) == "host":
+        # Unknown in a preview: then a resource will give it, and it is judged at `up`.
+        if is_known(args.props, mode) and args.props.get(mode) == "host":
             report(f"{mode} is 'host': leave it out", args.urn)
 
 

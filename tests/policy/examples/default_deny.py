@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from abox.render.nftables import render_table
-from tests.policy.examples.declare import table
+from tests.policy.examples.declare import UNKNOWN, table
 from tests.unit.abox.render.test_nftables import SPEC
 
 _RENDERED = render_table(SPEC)
@@ -27,6 +27,7 @@ _SMALL = """table inet t {
 PASSING = {
     "the project's": table(_RENDERED),
     "the project's in passive mode": table(render_table(replace(SPEC, tcp_ports=None))),
+    "unknown in preview": table(UNKNOWN),
     "drop at the end": table(_SMALL % 'drop comment "no more"'),
     "reject at the end": table(_SMALL % "reject with icmp admin-prohibited"),
 }
@@ -46,4 +47,3 @@ FAILING = {
     "missing": (table("")[0], {}),
     "no text": table(7),
 }
-UNKNOWN_IN_PREVIEW = {"rules": lambda rules: table(rules)}

@@ -1,11 +1,12 @@
 """Examples of the rule of the same name."""
 
-from tests.policy.examples.declare import ABSENT, container
+from tests.policy.examples.declare import ABSENT, UNKNOWN, container
 
 PASSING = {
     "own": container(),
     "missing": container(networkMode=ABSENT),
     "joined pod": container(role="dns", networkMode="container:0123", networksAdvanced=ABSENT),
+    "unknown in preview": container(role="dns", networkMode=UNKNOWN),
     "private ipc": container(ipcMode="private"),
 }
 FAILING = {
@@ -16,4 +17,3 @@ FAILING = {
     "control groups": container(cgroupnsMode="host"),
     "any container": container(role=None, networkMode="host"),
 }
-UNKNOWN_IN_PREVIEW = {"networkMode": container}
