@@ -156,7 +156,7 @@ def _venv(root: Path) -> None:
 GATEWAY = Recipe(
     name="gateway",
     variant="essential",
-    packages=(*BASE.packages, "libstdc++6", "unbound"),  # libstdc++6: for grpcio
+    packages=(*BASE.packages, "libstdc++6", "python3-unbound", "unbound"),  # libstdc++6: for grpcio
     inputs=(PROJECT / "images/gateway.py", PROJECT / "images/wheels.py", REQUIREMENTS),
     furnish=furnish,
     config={
