@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi_docker as docker
-from abox.settings import AgentSettings
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.agent_environment import TRUST_DIR, agent_environment
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.settings import AgentSettings
 from components.container import HardenedContainer, HardenedContainerArgs
 from components.host import ExpectedMount
 
 HOME = "/home/agent"
 WORKSPACE = "/workspace"
 TMPFS = {
-    "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",
+    "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",  # noqa: S108  # a mount point
     "/run": "rw,nosuid,nodev,size=16m,mode=1777",
-}  # noqa: S108, E501  # mount points
+}
 KEEP_RUNNING = ("sleep", "infinity")
 """What an agent without a command of its own does: wait for ``abox exec`` and ``abox shell``."""
 USER = "1000:1000"
@@ -31,8 +32,8 @@ class AgentArgs:
 
     sandbox: str
     """Name of the sandbox."""
-    image: str
-    """Image id or name@sha256:…"""
+    image: Input[str]
+    """Id of the image."""
     settings: AgentSettings
     """The stack's ``agent`` settings."""
     network: Input[str]
@@ -45,6 +46,8 @@ class AgentArgs:
     """The forward proxy."""
     trust_volume: Input[str]
     """Volume with the public roots and the sandbox's authority."""
+    after: Sequence[Resource]
+    """All that confines the agent: it stands before the agent runs, and until it has gone."""
 
 
 class Agent(ComponentResource):
@@ -93,6 +96,7 @@ class Agent(ComponentResource):
                 cpus=settings.cpus,
                 restart="no",
                 init=True,
+                after=args.after,
             ),
             ResourceOptions(parent=self),
         )
@@ -113,3 +117,18 @@ class Agent(ComponentResource):
 
 def _pick(proxy_url: Input[str], variable: str) -> Output[str]:
     return Output.from_input(proxy_url).apply(lambda url: agent_environment(url)[variable])
+
+
+def agent_image(name: str, wanted: str, built: str, opts: ResourceOptions) -> Input[str]:
+    """Id of the agent's image: the one that was built here, or the user's own.
+
+    Args:
+        name: Pulumi name, if the image has to be looked for.
+        wanted: the user's setting: ``name@sha256:…``, which the engine pulls if it hasn't got it,
+            an id, or empty.
+        built: id of the image that was built here.
+        opts: options of the resource.
+    """
+    if "@" not in wanted:
+        return wanted or built
+    return docker.RemoteImage(name, name=wanted, keep_locally=True, opts=opts).image_id

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pulumi_docker as docker
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import LABEL_GENERATION, LABEL_ROLE, LABEL_SANDBOX
 from components.host import (
@@ -59,6 +59,11 @@ class HardenedContainerArgs:
     """Cores; None means no limit."""
     restart: str
     """``no`` or ``unless-stopped``."""
+    after: Sequence[Resource] = ()
+    """What must stand before the container runs, and until it has gone.
+
+    Given to the container itself: a component's own ``depends_on`` doesn't reach its children.
+    """
     init: bool = False
     """Whether the engine puts an init process in front, which reaps what others leave."""
 
@@ -78,7 +83,7 @@ class HardenedContainer(ComponentResource):
             f"{name}-generation",
             sandbox=args.sandbox,
             role=args.role,
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=args.after),
         )
         container = docker.Container(
             name,
@@ -106,7 +111,7 @@ class HardenedContainer(ComponentResource):
             init=args.init or None,
             memory=args.memory_mb,
             memory_swap=args.memory_mb,  # equal, or every preview shows a difference
-            cpus=args.cpus and str(args.cpus),  # "2.0": the form that is read back
+            cpus=None if args.cpus is None else str(args.cpus),  # "2.0": what is read back
             restart=args.restart,
             capabilities=docker.ContainerCapabilitiesArgs(drops=["ALL"]),
             security_opts=["no-new-privileges:true"],
@@ -118,6 +123,7 @@ class HardenedContainer(ComponentResource):
             destroy_grace_seconds=1,
             opts=ResourceOptions(
                 parent=self,
+                depends_on=args.after,
                 delete_before_replace=True,
                 replace_on_changes=NOT_APPLIED_LIVE,
             ),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from abox.render.nftables import TableSpec, render_table
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
+from abox.render.nftables import TableSpec, render_table
 from components.host import BridgeFiltering, FirewallTable, SubnetLease
 
 
@@ -25,6 +25,8 @@ class FirewallArgs:
     """TCP port of the forward proxy."""
     upstream_dns: tuple[IPv4Address, ...]
     """Resolvers that the gateway pod may ask."""
+    after: Sequence[Resource] = ()
+    """What must be true before anything is changed on the host."""
 
 
 class Firewall(ComponentResource):
@@ -36,8 +38,9 @@ class Firewall(ComponentResource):
 
     def __init__(self, name: str, args: FirewallArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("abox:firewall:Firewall", name, {}, opts)
-        child = ResourceOptions(parent=self)
-        filtering = BridgeFiltering(f"{name}-bridge-filtering", opts=child)
+        filtering = BridgeFiltering(
+            f"{name}-bridge-filtering", opts=ResourceOptions(parent=self, depends_on=args.after)
+        )
         table = FirewallTable(
             f"{name}-table",
             table=args.lease.table,

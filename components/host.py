@@ -14,6 +14,20 @@ from typing import Any
 from pulumi import CustomResource, Input, Output, ResourceOptions
 
 
+class Preflight(CustomResource):
+    """Privileges, engine, images and free space: refused before anything is made."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        images: Input[Sequence[Input[str]]],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Require ``images`` (ids) to be on this host."""
+        super().__init__("abox:index:Preflight", name, {"images": images}, opts)
+
+
 class SubnetLease(CustomResource):
     """A free /24 for the sandbox's bridge and one for its egress bridge, unique on the host."""
 

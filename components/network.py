@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi_docker as docker
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX
 
@@ -28,6 +29,8 @@ class NetworkArgs:
     """The host's own address on the egress bridge, the gateway pod's way out."""
     egress_bridge: Input[str]
     """Interface name of the egress bridge."""
+    after: Sequence[Resource] = ()
+    """What must stand before the bridges, and until they have gone."""
 
 
 class Network(ComponentResource):
@@ -47,6 +50,7 @@ class Network(ComponentResource):
             subnet=args.subnet,
             host=args.host,
             interface=args.bridge,
+            after=args.after,
         )
         egress = _bridge(
             self,
@@ -56,6 +60,7 @@ class Network(ComponentResource):
             subnet=args.egress_subnet,
             host=args.egress_host,
             interface=args.egress_bridge,
+            after=args.after,
         )
         self.internal_id: Output[str] = internal.id
         self.egress_id: Output[str] = egress.id
@@ -71,6 +76,7 @@ def _bridge(
     subnet: Input[str],
     host: Input[str],
     interface: Input[str],
+    after: Sequence[Resource],
 ) -> docker.Network:
     return docker.Network(
         name,
@@ -87,5 +93,5 @@ def _bridge(
             "com.docker.network.bridge.name": interface,
         },
         # A bridge can't change under its members: they are taken away first.
-        opts=ResourceOptions(parent=parent, delete_before_replace=True),
+        opts=ResourceOptions(parent=parent, depends_on=after, delete_before_replace=True),
     )

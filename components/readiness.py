@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pulumi_command as command
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 READY_TIMEOUT_S = 60
 """Seconds that DNS and proxy get until they answer the health name."""
@@ -24,9 +24,18 @@ class Readiness(ComponentResource):
         *,
         control: Input[str],
         triggers: Sequence[Input[str]],
+        after: Sequence[Resource],
         opts: ResourceOptions | None = None,
     ) -> None:
-        """Ask ``control`` (a container's name), once for each set of ``triggers``."""
+        """Ask ``control`` (a container's name), once for each set of ``triggers``.
+
+        Args:
+            name: Pulumi name.
+            control: name of the pod's control container.
+            triggers: ids of containers; others than the last time run the gate once more.
+            after: what must stand before it makes sense to ask.
+            opts: resource options.
+        """
         super().__init__("abox:readiness:Readiness", name, {}, opts)
         gate = command.local.Command(
             name,
@@ -34,7 +43,7 @@ class Readiness(ComponentResource):
                 "docker exec ", control, f" abox-gateway ready --timeout {READY_TIMEOUT_S}"
             ),
             triggers=list(triggers),
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=after),
         )
         self.answer: Output[str] = gate.stdout
         self.register_outputs({"answer": self.answer})

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
-from abox.settings import Settings
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.naming import Role
-from components.agent import Agent, AgentArgs
+from abox.settings import Settings
+from components.agent import Agent, AgentArgs, agent_image
 from components.firewall import Firewall, FirewallArgs
 from components.gateway import Gateway, GatewayArgs
-from components.host import NetworkPosture, SubnetLease
+from components.host import NetworkPosture, Preflight, SubnetLease
 from components.network import Network, NetworkArgs
 from components.proxy import Proxy, ProxyArgs
 from components.readiness import Readiness
@@ -45,7 +45,18 @@ class Sandbox(ComponentResource):
         child = ResourceOptions(parent=self)
         settings = args.settings
         policy: Policy = settings.policy
-        lease = SubnetLease(f"{name}-subnet", sandbox=name, subnet=str(settings.subnet), opts=child)
+        image = agent_image(
+            f"{name}-agent-image", settings.agent.image, args.images["agent"], child
+        )
+        preflight = Preflight(
+            f"{name}-preflight", images=[args.images["gateway"], image], opts=child
+        )
+        lease = SubnetLease(
+            f"{name}-subnet",
+            sandbox=name,
+            subnet=settings.subnet,
+            opts=ResourceOptions(parent=self, depends_on=[preflight]),
+        )
         firewall = Firewall(
             f"{name}-firewall",
             FirewallArgs(
@@ -53,6 +64,7 @@ class Sandbox(ComponentResource):
                 policy=policy,
                 proxy_port=settings.proxy_port,
                 upstream_dns=args.upstream_dns,
+                after=[lease],
             ),
             child,
         )
@@ -66,8 +78,9 @@ class Sandbox(ComponentResource):
                 egress_subnet=lease.egress_subnet,
                 egress_host=lease.egress_host,
                 egress_bridge=lease.egress_bridge,
+                after=[firewall],
             ),
-            ResourceOptions(parent=self, depends_on=[firewall]),
+            child,
         )
         gateway = Gateway(
             f"{name}-gateway",
@@ -96,7 +109,7 @@ class Sandbox(ComponentResource):
                 upstream_dns=args.upstream_dns,
                 trusted_cas=settings.trusted_cas,
             ),
-            ResourceOptions(parent=self, depends_on=[gateway]),
+            child,
         )
         egress = NetworkPosture(
             f"{name}-egress-posture",
@@ -121,23 +134,23 @@ class Sandbox(ComponentResource):
             f"{name}-ready",
             control=gateway.container_names[Role.CONTROL],
             triggers=[*gateway.container_ids, proxy.container_id],
-            opts=ResourceOptions(parent=self, depends_on=[proxy]),
+            after=[proxy],
+            opts=child,
         )
         agent = Agent(
             f"{name}-agent",
             AgentArgs(
                 sandbox=name,
-                image=settings.agent.image or args.images["agent"],
+                image=image,
                 settings=settings.agent,
                 network=network.internal_id,
                 address=lease.agent,
                 gateway=lease.gateway,
                 proxy_url=proxy.url,
                 trust_volume=gateway.volumes["trust"],
+                after=[firewall, gateway, proxy, internal, egress, ready],
             ),
-            ResourceOptions(
-                parent=self, depends_on=[firewall, gateway, proxy, internal, egress, ready]
-            ),
+            child,
         )
         self.outputs: dict[str, Any] = {
             "sandbox": name,

@@ -338,3 +338,16 @@ def remove_document(path: Path) -> None:
     path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         path.parent.rmdir()
+
+
+def effective_uid() -> int:
+    """User id that the provider acts as."""
+    return os.geteuid()
+
+
+def free_mb(folder: str) -> int:
+    """Free megabytes of the file system that ``folder`` is, or will be, on."""
+    path = Path(folder)
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free // 2**20

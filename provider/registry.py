@@ -13,6 +13,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.network_posture import NetworkPostureResource
+from provider.preflight import Preflight, PreflightResource
 from provider.resource import Resource
 from provider.subnet_lease import SubnetLeaseResource
 
@@ -29,6 +30,9 @@ def resources() -> Mapping[str, Resource]:
         FirewallTableResource(host.nft),
         GatewayPolicyResource(host.engine),
         NetworkPostureResource(host.engine, host.is_up, host.set_up, remembered),
+        PreflightResource(
+            Preflight(host.engine, host.effective_uid, host.free_mb, lambda: str(host.state_dir()))
+        ),
         SubnetLeaseResource(subnet_lease.on_this_host, lambda: Leftovers(host.engine)),
     ]
     return {resource.type_name: resource for resource in served}

@@ -24,6 +24,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.network_posture import NetworkPostureResource
+from provider.preflight import Preflight, PreflightResource
 from provider.records import Record, Records
 from provider.resource import Data, Resource
 from provider.subnet_lease import Leases, SubnetLeaseResource
@@ -333,6 +334,23 @@ def network_posture(folder: Path) -> Sample:
     )
 
 
+def preflight(folder: Path) -> Sample:
+    trace: list[str] = []
+
+    class Engine:
+        def info(self):
+            return {"DockerRootDir": str(folder)}
+
+        def find_image(self, image):
+            trace.append(image)
+            return {"Id": image}
+
+    checks = Preflight(Engine, lambda: 0, lambda _: 100_000, lambda: str(folder))
+    return Sample(
+        PreflightResource(checks), {"images": ["sha256:1"]}, {"images": ["sha256:2"]}, {}, trace
+    )
+
+
 SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "BridgeFiltering": bridge_filtering,
     "CertificateAuthority": certificate_authority,
@@ -341,5 +359,6 @@ SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "FirewallTable": firewall_table,
     "GatewayPolicy": gateway_policy,
     "NetworkPosture": network_posture,
+    "Preflight": preflight,
     "SubnetLease": subnet_lease,
 }
