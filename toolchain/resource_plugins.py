@@ -30,7 +30,8 @@ def install(checkout: Checkout, cli: Cli, environment: dict[str, str], step: Ste
 
     Args:
         checkout: where they are installed.
-        cli: official plugins are tried only with the official CLI, which has their language host.
+        cli: plugins are downloaded only with the official CLI: where that had to be built,
+            nothing but package registries is asked.
         environment: variables for the CLI.
         step: told how far it is.
 
@@ -56,25 +57,27 @@ def _install(
     """Install one plugin; `official` or `stand-in`."""
     version = checkout.plugin_version(name)
     stamp = checkout.stamps / f"plugin-{name}"
-    installed = checkout.pulumi_home / "plugins" / f"resource-{name}-v{version}"
-    official_digest = f"official {version}"
-    if cli.official:
-        if installed.is_dir() and stamps.is_current(stamp, official_digest):
-            return "official"
-        if _install_official(name, version, cli, environment, step):
-            stamps.record(stamp, official_digest)
-            return "official"
-    _require_stand_in(name, checkout)
-    sources = checkout.toolchain / "plugins"
+    target = checkout.pulumi_home / "plugins" / f"resource-{name}-v{version}"
     manifest = MANIFEST.format(virtualenv=json.dumps(str(checkout.venv)))
-    digest = stamps.content_hash([sources], manifest, version, name)
-    if not (installed.is_dir() and stamps.is_current(stamp, digest)):
-        step.say(f"installing the stand-in for plugin {name} {version}")
-        with tempfile.TemporaryDirectory(prefix="abox-plugin-") as staged:
-            _stage(name, checkout, manifest, Path(staged))
-            _install_folder(name, version, Path(staged), cli, environment)
-        stamps.record(stamp, digest)
-    return "stand-in"
+    sources = checkout.toolchain / "plugins"
+    digests = {
+        "official": f"official {version}",
+        "stand-in": stamps.content_hash([sources], manifest, version, name),
+    }
+    for kind, digest in digests.items():
+        if target.is_dir() and stamps.is_current(stamp, digest):
+            return kind
+    stamps.forget(stamp)
+    kind = "official"
+    if _copy_users_own(name, target):
+        step.say(f"took plugin {name} {version} from ~/.pulumi")
+    elif not (cli.official and _download(name, version, cli, environment, step)):
+        kind = "stand-in"
+        _require_stand_in(name, checkout)
+        _install_stand_in(name, checkout, manifest, target)
+        step.say(f"installed the stand-in for plugin {name} {version}")
+    stamps.record(stamp, digests[kind])
+    return kind
 
 
 def _require_stand_in(name: str, checkout: Checkout) -> None:
@@ -88,9 +91,26 @@ def _require_stand_in(name: str, checkout: Checkout) -> None:
         )
 
 
-def _install_official(
-    name: str, version: str, cli: Cli, environment: dict[str, str], step: Step
-) -> bool:
+def _copy_users_own(name: str, target: Path) -> bool:
+    """Take an official plugin that the user has for other projects; whether there is one."""
+    source = Path.home() / ".pulumi" / "plugins" / target.name
+    if not (source / f"pulumi-resource-{name}").is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".abox-", dir=target.parent) as temporary:
+        shutil.copytree(source, Path(temporary) / "new")
+        _replace(target, Path(temporary))
+    return True
+
+
+def _replace(target: Path, temporary: Path) -> None:
+    """Move the folder `new` to its place; what was there goes with the temporary folder."""
+    if target.exists():
+        target.rename(temporary / "old")
+    (temporary / "new").rename(target)
+
+
+def _download(name: str, version: str, cli: Cli, environment: dict[str, str], step: Step) -> bool:
     """Try to download an official plugin; whether it is there."""
     step.say(f"downloading plugin {name} {version}")
     command = [str(cli.path), "plugin", "install", "resource", name, version]
@@ -109,28 +129,21 @@ def _install_official(
     return finished.code == 0
 
 
-def _stage(name: str, checkout: Checkout, manifest: str, folder: Path) -> None:
-    """Fill a folder with a stand-in as it is installed.
+def _install_stand_in(name: str, checkout: Checkout, manifest: str, target: Path) -> None:
+    """Put a stand-in where Pulumi looks for the plugin, in one move.
 
-    Pulumi copies it away, so all that it imports goes along under the names that it has in the
-    checkout, and the path of the virtual environment is written in.
+    `pulumi plugin install --file` would do the same, and besides let an official language host
+    upgrade pip in the checkout's environment. What the stand-in imports goes along under the
+    names that it has in the checkout.
     """
-    sources = checkout.toolchain / "plugins"
-    package = folder / checkout.toolchain.name
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(sources, package / sources.name, ignore=ignored)
-    shutil.copyfile(checkout.toolchain / "__init__.py", package / "__init__.py")
-    shutil.copyfile(sources / name / "__main__.py", folder / "__main__.py")
-    (folder / "PulumiPlugin.yaml").write_text(manifest)
-
-
-def _install_folder(
-    name: str, version: str, folder: Path, cli: Cli, environment: dict[str, str]
-) -> None:
-    """Install a folder as a plugin, in the place of one that is there."""
-    command = [str(cli.path), "plugin", "install", "resource", name, version, "--reinstall"]
-    shell.require(
-        shell.run([*command, "--file", str(folder)], environment=environment, timeout_s=120),
-        what=f"the stand-in for plugin {name} {version} can't be installed",
-        remedy="run `make clean`, then `make up`; if it happens again, report the message",
-    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".abox-", dir=target.parent) as temporary:
+        folder = Path(temporary) / "new"
+        sources = checkout.toolchain / "plugins"
+        package = folder / checkout.toolchain.name
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(sources, package / sources.name, ignore=ignored)
+        shutil.copyfile(checkout.toolchain / "__init__.py", package / "__init__.py")
+        shutil.copyfile(sources / name / "__main__.py", folder / "__main__.py")
+        (folder / "PulumiPlugin.yaml").write_text(manifest)
+        _replace(target, Path(temporary))

@@ -16,20 +16,17 @@ from toolchain.pulumi_cli import Cli
 
 FAKE_CLI = """\
 #!/bin/sh
-# plugin install resource NAME VERSION [--reinstall --file DIR]
+# plugin install resource NAME VERSION
 echo "$*" >> "$PULUMI_HOME/calls"
-if [ -z "$8" ]; then
-    [ -e "$PULUMI_HOME/online" ] || { echo "error: 403 not found" >&2; exit 1; }
-fi
-target="$PULUMI_HOME/plugins/resource-$4-v$5"
-rm -rf "$target"; mkdir -p "$target"
-[ -z "$8" ] || cp -r "$8/." "$target"
+[ -e "$PULUMI_HOME/online" ] || { echo "error: 403 not found" >&2; exit 1; }
+mkdir -p "$PULUMI_HOME/plugins/resource-$4-v$5"
 """
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    """A checkout with two stand-ins that share a module."""
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """A checkout with two stand-ins that share a module, and a user without plugins."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     made = Checkout(tmp_path / "clone")
     for name in PLUGINS:
         folder = made.toolchain / "plugins" / name
@@ -46,14 +43,21 @@ def checkout(tmp_path: Path) -> Checkout:
     return made
 
 
-def install(checkout: Checkout, *, official: bool = False) -> list[str]:
-    """Install both plugins; the calls of the CLI that it took."""
+def install(checkout: Checkout, *, official: bool = False) -> tuple[list[str], str]:
+    """Install both plugins; the names that the CLI was asked for, and what the user saw."""
     log = checkout.pulumi_home / "calls"
     log.unlink(missing_ok=True)
     cli = Cli(checkout.state / "pulumi-cli", "3.274.1", official=official)
     variables = {"PULUMI_HOME": str(checkout.pulumi_home), "PATH": "/usr/bin:/bin"}
-    resource_plugins.install(checkout, cli, variables, Step("p", output=io.StringIO()))
-    return log.read_text().splitlines() if log.exists() else []
+    output = io.StringIO()
+    resource_plugins.install(checkout, cli, variables, Step("p", output=output))
+    asked = log.read_text().splitlines() if log.exists() else []
+    return [call.removeprefix("plugin install resource ") for call in asked], output.getvalue()
+
+
+def installed(checkout: Checkout, name: str) -> Path:
+    """Where Pulumi looks for a plugin."""
+    return checkout.pulumi_home / "plugins" / f"resource-{name}-v{checkout.plugin_version(name)}"
 
 
 def kinds(checkout: Checkout) -> dict[str, str]:
@@ -63,22 +67,37 @@ def kinds(checkout: Checkout) -> dict[str, str]:
     return got
 
 
+STAND_INS = {"docker": "stand-in", "command": "stand-in"}
+OFFICIAL = {"docker": "official", "command": "official"}
+
+
 def test_stand_in_is_installed_with_all_that_it_imports(checkout: Checkout) -> None:
     """The copy holds the program, the shared modules and the checkout's environment."""
-    calls = install(checkout)
-    assert [call.split()[3:5] for call in calls] == [["docker", "5.2.0"], ["command", "1.2.1"]]
-    assert all("--reinstall --file" in call for call in calls)
-    folder = checkout.pulumi_home / "plugins" / "resource-docker-v5.2.0"
-    assert (folder / "__main__.py").read_text() == "# docker\n"
-    assert (folder / "toolchain" / "plugins" / "shared.py").read_text() == "# shared\n"
-    assert json.dumps(str(checkout.venv)) in (folder / "PulumiPlugin.yaml").read_text()
-    assert kinds(checkout) == {"docker": "stand-in", "command": "stand-in"}
+    install(checkout)
+    for name in PLUGINS:
+        folder = installed(checkout, name)
+        assert (folder / "__main__.py").read_text() == f"# {name}\n"
+        assert (folder / "toolchain" / "plugins" / "shared.py").read_text() == "# shared\n"
+        assert json.dumps(str(checkout.venv)) in (folder / "PulumiPlugin.yaml").read_text()
+    assert kinds(checkout) == STAND_INS
+
+
+def test_nothing_but_plugins_is_left(checkout: Checkout) -> None:
+    """No half-made copy stays where Pulumi looks for plugins, also after a second installation."""
+    install(checkout)
+    (checkout.toolchain / "plugins" / "shared.py").write_text("# changed\n")
+    install(checkout)
+    folders = sorted(path.name for path in (checkout.pulumi_home / "plugins").iterdir())
+    assert folders == ["resource-command-v1.2.1", "resource-docker-v5.2.0"]
 
 
 def test_second_run_installs_nothing(checkout: Checkout) -> None:
     """Unchanged stand-ins stay as they are."""
-    assert len(install(checkout)) == 2
-    assert install(checkout) == []
+    install(checkout)
+    before = installed(checkout, "docker").stat().st_ino
+    _, seen = install(checkout)
+    assert "installed the stand-in" not in seen
+    assert installed(checkout, "docker").stat().st_ino == before
 
 
 @pytest.mark.parametrize("path", ["docker/__main__.py", "shared.py"])
@@ -86,32 +105,38 @@ def test_changed_source_is_installed_again(checkout: Checkout, path: str) -> Non
     """A change in a stand-in, or in what it imports, reaches the installed copy."""
     install(checkout)
     (checkout.toolchain / "plugins" / path).write_text("# changed\n")
-    assert any(" docker " in call for call in install(checkout))
+    install(checkout)
+    copy = installed(checkout, "docker")
+    changed = copy / "toolchain" / "plugins" / path
+    assert changed.read_text() == "# changed\n"
+    program = (checkout.toolchain / "plugins" / "docker" / "__main__.py").read_text()
+    assert (copy / "__main__.py").read_text() == program
 
 
 def test_removed_copy_is_installed_again(checkout: Checkout) -> None:
     """A copy that was taken away comes back."""
     install(checkout)
-    folder = checkout.pulumi_home / "plugins" / "resource-command-v1.2.1"
-    folder.rename(checkout.state / "taken")
-    assert [call.split()[3] for call in install(checkout)] == ["command"]
+    installed(checkout, "command").rename(checkout.state / "taken")
+    install(checkout)
+    assert (installed(checkout, "command") / "__main__.py").exists()
 
 
 def test_official_plugins_are_preferred(checkout: Checkout) -> None:
     """With the official CLI and a reachable download, no stand-in is installed."""
     (checkout.pulumi_home / "online").touch()
-    calls = install(checkout, official=True)
-    assert len(calls) == 2
-    assert not any("--file" in call for call in calls)
-    assert kinds(checkout) == {"docker": "official", "command": "official"}
-    assert install(checkout, official=True) == []
+    asked, _ = install(checkout, official=True)
+    assert asked == ["docker 5.2.0", "command 1.2.1"]
+    assert kinds(checkout) == OFFICIAL
+    assert install(checkout, official=True)[0] == []
 
 
-def test_failed_download_falls_back(checkout: Checkout) -> None:
-    """Where a plugin can't be downloaded, its stand-in is installed."""
-    calls = install(checkout, official=True)
-    assert ["--file" in call for call in calls] == [False, True, False, True]
-    assert kinds(checkout) == {"docker": "stand-in", "command": "stand-in"}
+def test_failed_download_falls_back_and_is_remembered(checkout: Checkout) -> None:
+    """A plugin that can't be downloaded is replaced by its stand-in; a second run doesn't wait."""
+    asked, seen = install(checkout, official=True)
+    assert asked == ["docker 5.2.0", "command 1.2.1"]
+    assert "plugin docker can't be downloaded; taking the stand-in" in seen
+    assert kinds(checkout) == STAND_INS
+    assert install(checkout, official=True)[0] == []
 
 
 def test_download_that_hangs_falls_back(
@@ -121,14 +146,26 @@ def test_download_that_hangs_falls_back(
     monkeypatch.setattr(resource_plugins, "DOWNLOAD_TIMEOUT_S", 0.3)
     hanging = FAKE_CLI.replace("[ -e ", "sleep 30 <&- >&- 2>&-; [ -e ")
     pulumi_cli.write_executable(checkout.state / "pulumi-cli", hanging)
-    install(checkout, official=True)
-    assert kinds(checkout) == {"docker": "stand-in", "command": "stand-in"}
+    _, seen = install(checkout, official=True)
+    assert "did not end within 0.3 s" in seen
+    assert kinds(checkout) == STAND_INS
 
 
 def test_own_cli_never_tries_a_download(checkout: Checkout) -> None:
-    """The built CLI has no language host for official plugins' downloads to matter."""
+    """Where the CLI had to be built, nothing but package registries is asked."""
     (checkout.pulumi_home / "online").touch()
-    assert all("--file" in call for call in install(checkout))
+    assert install(checkout)[0] == []
+    assert kinds(checkout) == STAND_INS
+
+
+def test_users_own_plugin_is_taken(checkout: Checkout) -> None:
+    """An official plugin that the user has for other projects is used, with any CLI."""
+    own = Path.home() / ".pulumi" / "plugins" / "resource-docker-v5.2.0"
+    own.mkdir(parents=True)
+    (own / "pulumi-resource-docker").write_text("binary")
+    install(checkout)
+    assert kinds(checkout) == {"docker": "official", "command": "stand-in"}
+    assert (installed(checkout, "docker") / "pulumi-resource-docker").read_text() == "binary"
 
 
 def test_plugin_without_stand_in_is_named(checkout: Checkout) -> None:
