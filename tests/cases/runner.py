@@ -32,6 +32,7 @@ class Runner:
         self._live: LiveRunner | None = None
         self._drift: DriftRunner | None = None
         self._policy = PolicyRunner(POLICY_STACK)
+        self._failures: dict[str, str] = {}
 
     def __enter__(self) -> Runner:
         """The runner; nothing is made yet."""
@@ -70,15 +71,26 @@ class Runner:
     def main(self) -> Sandbox:
         """The sandbox that most cases run on."""
         if self._main is None:
-            self._main = self.make("a")
-            self._main.up({"allow": ["allowed.test"]})
+            self._main = self._stand("a")
         return self._main
+
+    def _stand(self, letter: str) -> Sandbox:
+        """A sandbox that stands; one that didn't come up isn't tried for every case again."""
+        if letter in self._failures:
+            raise RuntimeError(self._failures[letter])
+        sandbox = self.make(letter)
+        done = sandbox.up({"allow": ["allowed.test"]}, check=False)
+        if done.code != 0:
+            told = done.stdout + done.stderr
+            cause = told.partition("Diagnostics:")[2] or told
+            self._failures[letter] = f"the sandbox didn't come up: {cause[:800]}"
+            raise RuntimeError(self._failures[letter])
+        return sandbox
 
     def other(self) -> Sandbox:
         """A second sandbox on the host."""
         if self._second is None:
-            self._second = self.make("b")
-            self._second.up({"allow": ["allowed.test"]})
+            self._second = self._stand("b")
             self.main.attach()
             self.world.watch_pod(self._second.pid("agent"))
             self.world.watch_pod(self._second.pid("pause"))
