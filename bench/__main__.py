@@ -1,0 +1,189 @@
+"""`make bench`: measure, write bench/results.json, print the table of the README."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench import bare
+from bench.figures import Figure, render_table
+from bench.memory import container_memory_mb, proportional_memory_mb
+from bench.sandbox import PROBE, Sandbox, sandbox
+from tests import host
+
+RESULTS = host.ROOT / "bench" / "results.json"
+POD = ("pause", "dns", "proxy", "control")
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+def main() -> int:
+    """Measure everything and tell it."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement")
+    parser.add_argument("--cold", action="store_true", help="also with empty page caches")
+    options = parser.parse_args()
+    bare.stop()
+    try:
+        with sandbox() as one:
+            figures = measure(one, options.rounds, cold=options.cold)
+    finally:
+        bare.stop()
+    RESULTS.write_text(json.dumps(to_document(figures, options.rounds), indent=2) + "\n")
+    sys.stdout.write(render_table(figures))
+    return 0
+
+
+def to_document(figures: list[Figure], rounds: int) -> dict[str, Any]:
+    """All figures, with the machine that they are of."""
+    return {
+        "machine": {
+            "cores": os.cpu_count(),
+            "kernel": platform.release(),
+            "architecture": platform.machine(),
+            "load": round(os.getloadavg()[0], 2),
+        },
+        "rounds": rounds,
+        "figures": [one.to_document() for one in figures],
+    }
+
+
+def measure(one: Sandbox, rounds: int, *, cold: bool) -> list[Figure]:
+    """Every figure, in the order of the table."""
+    one.configure()
+    times: dict[str, list[float]] = {}
+    say("bare containers and the sandbox, up and away")
+    for number in range(rounds):
+        times.setdefault("bare up", []).append(timed(bare.start))
+        times.setdefault("bare down", []).append(timed(bare.stop))
+        times.setdefault("up", []).append(timed(lambda: bring_up(one)))
+        if number < rounds - 1:
+            times.setdefault("destroy", []).append(timed(one.destroy))
+    say("no changes, drift, policy")
+    ids = list(one.containers().values())
+    for _ in range(rounds):
+        times.setdefault("inspect", []).append(timed(lambda: look(ids)))
+        times.setdefault("no-op", []).append(timed(one.up))
+        times.setdefault("drift", []).append(timed(one.drift_check))
+        times.setdefault("exec", []).append(timed(lambda: bare.docker("exec", ids[0], "true")))
+        times.setdefault("policy", []).extend(change_policy(one))
+    say("memory")
+    pod = [one.containers()[role] for role in POD]
+    memory = container_memory_mb(pod), proportional_memory_mb(pod)
+    times.setdefault("destroy", []).append(timed(one.destroy))
+    with bare.servers() as plain:
+        time.sleep(2)  # until both have allocated what they need; nothing tells it
+        plain_memory = container_memory_mb(plain), proportional_memory_mb(plain)
+    if cold:
+        say("up with empty page caches")
+        drop_caches()
+        times["cold bare"] = [timed(bare.start)]
+        bare.stop()
+        drop_caches()
+        times["cold"] = [timed(lambda: bring_up(one))]
+    return figures_of(times, memory, plain_memory)
+
+
+def figures_of(
+    times: dict[str, list[float]], memory: tuple[float, float], plain: tuple[float, float]
+) -> list[Figure]:
+    """Figures from what was measured."""
+
+    def seconds(
+        name: str, what: str, key: str, beside: str, other: str, limit: float | None
+    ) -> Figure:
+        return Figure(
+            id=name, what=what, unit="s", values=tuple(times[key]), beside=beside,
+            beside_values=tuple(times[other]), limit=limit,
+        )  # fmt: skip
+
+    script = "the same five containers by a script"
+    found = [
+        seconds("up", "`up`, until the agent's first answer", "up", script, "bare up", 6),
+        seconds("up-no-op", "`up` without changes", "no-op", "`docker inspect`", "inspect", 6),
+        seconds("drift", "drift check", "drift", "`docker inspect`", "inspect", 4),
+        seconds("policy", "allowlist change, live", "policy", "`docker exec`", "exec", 3),
+        seconds("destroy", "`destroy`", "destroy", "`docker rm`", "bare down", 5),
+    ]
+    if "cold" in times:
+        found.insert(
+            1, seconds("up-cold", "`up` with empty page caches", "cold", script, "cold bare", None)
+        )
+    for name, what, mine, other, limit in (
+        ("memory", "memory of the pod (cgroups)", memory[0], plain[0], 120.0),
+        ("memory-pss", "memory of the pod (PSS of its processes)", memory[1], plain[1], None),
+    ):
+        found.append(
+            Figure(
+                id=name,
+                what=what,
+                unit="MB",
+                values=(mine,),
+                limit=limit,
+                beside="a bare Envoy and Unbound",
+                beside_values=(other,),
+            )
+        )
+    return found
+
+
+def bring_up(one: Sandbox) -> None:
+    """Up, and the first answer that the agent gets."""
+    one.up()
+    one.first_answer()
+
+
+def change_policy(one: Sandbox) -> list[float]:
+    """Seconds from the start of an `up` that allows a name until its first use; and back."""
+    found = []
+    for allow, status in (([PROBE], 200), ([], 403)):
+        one.configure(*allow)
+        with ThreadPoolExecutor(1) as pool:
+            seen = pool.submit(one.wait_for, PROBE, status)
+            settled(one, 403 if status == 200 else 200)
+            start = time.time()
+            one.up()
+            found.append(seen.result() - start)
+    return found
+
+
+def settled(one: Sandbox, status: int) -> None:
+    """See that the old answer still holds, so that a change can be told from it."""
+    one.wait_for(PROBE, status)
+
+
+def look(containers: list[str]) -> None:
+    """What a bare look at the same things takes: five containers, two networks, the table."""
+    bare.docker("inspect", *containers)
+    bare.docker("network", "ls")
+    host.run(["nft", "--json", "list", "tables"])
+
+
+def drop_caches() -> None:
+    """Empty the kernel's page cache, as after a boot."""
+    os.sync()
+    DROP_CACHES.write_text("3")
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Seconds that an action takes."""
+    start = time.monotonic()
+    action()
+    return time.monotonic() - start
+
+
+def say(text: str) -> None:
+    """Tell how far it is, on standard error."""
+    sys.stderr.write(f"bench      {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
