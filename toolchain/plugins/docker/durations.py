@@ -25,7 +25,7 @@ def parse_duration(text: str) -> int:
         ValueError: it isn't one.
     """
     sign = -1 if text.startswith("-") else 1
-    rest = text.lstrip("+-") if text[:1] in ("+", "-") else text
+    rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return 0
     if not rest or _PART.sub("", rest):

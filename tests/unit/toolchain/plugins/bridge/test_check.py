@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.recordings import ask
+from tests.recordings import CallFailedError, ask
 from toolchain.plugins.bridge.check import Naming, check_inputs
 from toolchain.plugins.docker.container_fields import CONTAINER
 from toolchain.plugins.docker.provider import DockerProvider
@@ -159,8 +159,6 @@ def test_scalars_are_converted(key: str, given: Any, checked: Any) -> None:
 
 def test_unknown_resource_type_is_an_error() -> None:
     """A type outside the four is refused by name."""
-    from tests.recordings import CallFailedError
-
     request = {"urn": "urn:pulumi:s::p::docker:index/service:Service::x", "news": {}}
     for call in ("Check", "Diff", "Create", "Read", "Update", "Delete"):
         with pytest.raises(CallFailedError, match="unrecognized resource type"):

@@ -14,6 +14,7 @@ from toolchain.plugins.bridge.results import (
     state_delta,
 )
 from toolchain.plugins.bridge.set_order import in_set_order
+from toolchain.plugins.docker.container_fields import CONTAINER
 from toolchain.plugins.wire_values import UNKNOWN
 
 FIELDS = {
@@ -91,14 +92,17 @@ def test_sets_are_sorted_by_what_their_elements_say() -> None:
 
 def test_attachments_are_made_in_an_order_that_depends_on_ids() -> None:
     """So it is with the official plugin: a program must not rely on it. Checksums are fixed."""
-    first = in_set_order(FIELDS["ids"], ["a", "b", "c", "d"])
-    assert first == sorted(
-        first,
-        key=lambda item: str(
-            {"a": 3904355907, "b": 1908338681, "c": 112844655, "d": 2564639436}[item]
-        ),
-    )
-    assert first != ["a", "b", "c", "d"]
+    # crc32: c 112844655, b 1908338681, d 2564639436, a 3904355907
+    assert in_set_order(FIELDS["ids"], ["a", "b", "c", "d"]) == ["c", "b", "d", "a"]
+    attachments = [{"name": "a"}, {"name": "b"}]
+    field = CONTAINER["networksAdvanced"]
+    orders = {
+        tuple(item["name"] for item in in_set_order(field, [{"name": f"{n}"}, {"name": f"x{n}"}]))
+        == (f"{n}", f"x{n}")
+        for n in range(20)
+    }
+    assert orders == {True, False}
+    assert len(in_set_order(field, attachments)) == 2
 
 
 def test_delta_tells_lists_from_maps_and_names_what_was_renamed() -> None:
