@@ -56,7 +56,9 @@ class Field:
     autonamed: bool = False
     """Left out, it is made of the resource's name and a random suffix."""
     empty_is_unset: bool = False
-    """An empty string means: whatever stands."""
+    """An empty string, or none, means: whatever stands."""
+    unordered: bool = False
+    """The order of a list's objects doesn't count."""
     implemented: bool = True
     """False for a property of the official plugin that this one refuses."""
     offered: str | bool | None = None

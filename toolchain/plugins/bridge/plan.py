@@ -85,7 +85,7 @@ def _plan_absent(field: Field, prior: Value, *, creating: bool, in_set: bool) ->
         return field.default
     if field.computed:
         return UNKNOWN if creating else prior
-    if not creating and is_zero(prior):
+    if not creating and (field.empty_is_unset or is_zero(prior)):
         return prior
     return _removed(field, creating=creating, in_set=in_set)
 
@@ -127,12 +127,19 @@ def _plan_list(field: Field, prior: Value, new: Value, *, creating: bool, in_set
     if field.fields is None:
         return prior if not creating and is_zero(prior) and is_zero(new) else list(new)
     olds = prior or []
-    return [
+    planned = [
         item
         if item is UNKNOWN
         else _plan_object(field.fields, olds[i] if i < len(olds) else None, item, in_set=in_set)
         for i, item in enumerate(new)
     ]
+    if field.unordered and _keys(planned) == _keys(olds):
+        return prior
+    return planned
+
+
+def _keys(items: list[Value]) -> list[str]:
+    return sorted(element_key(item) for item in items)
 
 
 def _plan_set(field: Field, prior: Value, new: Value, *, creating: bool) -> Value:

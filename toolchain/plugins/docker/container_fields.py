@@ -197,7 +197,7 @@ CONTAINER: Final[Fields] = {
     "mounts": objects(Kind.SET, _MOUNT),
     "volumes": objects(Kind.SET, _VOLUME),
     "tmpfs": mapping(replaces=False),
-    "ports": objects(Kind.LIST, _PORT),
+    "ports": Field(kind=Kind.LIST, fields=_PORT, replaces=True, unordered=True),
     "hosts": objects(
         Kind.SET, {"ip": text(required=True), "host": text(required=True)}, upstream="host"
     ),

@@ -143,6 +143,23 @@ def test_removed_property_falls_back() -> None:
     assert kinds(diff(state(sysctls={"net.a": "1"}))) == {'sysctls["net.a"]': "DELETE_REPLACE"}
 
 
+@pytest.mark.parametrize("key", ["user", "workingDir"])
+def test_what_the_image_sets_stands(key: str) -> None:
+    """The user and folder of the image are read back; a program that is silent accepts them."""
+    live = state(**{key: "image's"})
+    assert diff(live)["changes"] == "DIFF_NONE"
+    assert diff(live, **{key: ""})["changes"] == "DIFF_NONE"
+    assert kinds(diff(live, **{key: "mine"})) == {key: "UPDATE_REPLACE"}
+
+
+def test_order_of_ports_is_no_change() -> None:
+    """They are read back sorted."""
+    ports = [{"internal": port, "external": port, "__defaults": []} for port in (80, 22)]
+    ports = [{**port, "ip": "0.0.0.0", "protocol": "tcp"} for port in ports]
+    answer = diff(state(ports=list(reversed(ports))), ports=ports)
+    assert answer["changes"] == "DIFF_NONE"
+
+
 def test_mounts_that_change_in_place_are_only_noted() -> None:
     """Known weakness of the official plugin: only another number of mounts forces a new one."""
     one = {"target": "/a", "type": "volume", "source": "v"}
