@@ -73,6 +73,7 @@ class Agent(ComponentResource):
                 command=settings.command or KEEP_RUNNING,
                 user=settings.user or USER,
                 hostname=args.sandbox.replace("_", "-"),
+                working_dir=WORKSPACE,
                 env=env,
                 mounts=[
                     ExpectedMount(source=self._volume(name, "home", args.sandbox), target=HOME),

@@ -9,6 +9,7 @@ import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import LABEL_GENERATION, LABEL_ROLE, LABEL_SANDBOX
+from abox.render.seccomp import render_seccomp
 from components.host import (
     ContainerGeneration,
     ContainerPosture,
@@ -19,6 +20,9 @@ from components.host import (
 
 NOT_APPLIED_LIVE = ["cpus", "healthcheck", "init", "mounts", "tmpfs"]
 """Properties whose change pulumi-docker 5.2.0 reports as updated without applying it."""
+
+SECURITY_OPTIONS = ["no-new-privileges:true", f"seccomp={render_seccomp()}"]
+"""The engine's own system call filter lets a container open vsock sockets, which no rule sees."""
 
 LOG_LIMITS = {"max-file": "3", "max-size": "10m"}
 """Bounds of a container's log: three files of 10 MB."""
@@ -40,6 +44,8 @@ class HardenedContainerArgs:
     """uid:gid or name; None means the image's own."""
     hostname: str | None = None
     """None where the network namespace, and the name with it, is another container's."""
+    working_dir: str = "/"
+    """Always given: a container that leaves it to its image would be replaced at every up."""
     env: Mapping[str, Input[str]] = field(default_factory=dict)
     mounts: Sequence[ExpectedMount] = ()
     """Volumes and host paths."""
@@ -90,6 +96,7 @@ class HardenedContainer(ComponentResource):
             image=args.image,
             command=args.command,
             user=args.user,
+            working_dir=args.working_dir,
             hostname=args.hostname,
             envs=_env_lines(args.env),
             labels=[
@@ -114,7 +121,7 @@ class HardenedContainer(ComponentResource):
             cpus=None if args.cpus is None else str(args.cpus),  # "2.0": what is read back
             restart=args.restart,
             capabilities=docker.ContainerCapabilitiesArgs(drops=["ALL"]),
-            security_opts=["no-new-privileges:true"],
+            security_opts=SECURITY_OPTIONS,
             read_only=True,
             privileged=False,
             log_driver="json-file",
@@ -148,6 +155,7 @@ class HardenedContainer(ComponentResource):
                 dns=args.dns,
                 sysctls=args.sysctls,
                 group_add=args.group_adds,
+                security_opts=SECURITY_OPTIONS,
                 pids_limit=args.pids_limit,
                 memory_mb=args.memory_mb,
                 cpus=args.cpus or 0,

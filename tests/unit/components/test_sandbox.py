@@ -10,6 +10,7 @@ from pulumi.runtime import mocks
 
 from abox.agent_environment import agent_environment
 from abox.pod import control_container, dns_container, pause_container, proxy_container
+from abox.render.seccomp import render_seccomp
 from abox.settings import parse_settings
 from components.sandbox import Sandbox, SandboxArgs
 
@@ -83,7 +84,8 @@ def test_all_five_containers_are_hardened(recorder):
     assert len(containers) == 5
     for name, props in containers.items():
         assert props["capabilities"] == {"drops": ["ALL"]}, name
-        assert props["securityOpts"] == ["no-new-privileges:true"], name
+        options = ["no-new-privileges:true", f"seccomp={render_seccomp()}"]
+        assert props["securityOpts"] == options, name
         assert props["readOnly"] is True, name
         assert props["privileged"] is False, name
         assert props["memory"] == props["memorySwap"] > 0, name
