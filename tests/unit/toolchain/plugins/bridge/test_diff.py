@@ -154,8 +154,10 @@ def test_what_the_image_sets_stands(key: str) -> None:
 
 def test_order_of_ports_is_no_change() -> None:
     """They are read back sorted."""
-    ports = [{"internal": port, "external": port, "__defaults": []} for port in (80, 22)]
-    ports = [{**port, "ip": "0.0.0.0", "protocol": "tcp"} for port in ports]
+    ports: list[dict[str, Any]] = [
+        {"internal": port, "external": port, "ip": "0.0.0.0", "protocol": "tcp"}
+        for port in (80, 22)
+    ]
     answer = diff(state(ports=list(reversed(ports))), ports=ports)
     assert answer["changes"] == "DIFF_NONE"
 
