@@ -15,7 +15,8 @@ from cli.output import note, say, say_json
 from cli.parameters import AsJson, Stack
 from cli.pulumi_engine import Step, preview
 
-STACK_TYPE = "pulumi:pulumi:Stack"
+ENGINE_TYPES = ("pulumi:pulumi:", "pulumi:providers:")
+"""The engine's own records: nothing on the host belongs to them."""
 
 Properties = Mapping[str, Any]
 
@@ -93,7 +94,7 @@ def describe(refreshed: list[Step], planned: list[Step]) -> list[Drifted]:
     read = {step.urn: step for step in refreshed}
     found: dict[str, Drifted] = {}
     for step in planned:
-        if step.type == STACK_TYPE or step.urn in found:
+        if step.type.startswith(ENGINE_TYPES) or step.urn in found:
             continue
         words = _words(step, read.get(step.urn))
         operation = "replace" if "replace" in step.operation else step.operation

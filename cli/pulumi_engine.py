@@ -87,9 +87,9 @@ class Report:
                 return Counter({op: n for op, n in counts.items() if op not in UNCHANGED})
         return Counter()
 
-    def cause(self) -> str:
-        """The one message that says why it failed."""
-        return find_cause(error_messages(self.events), self.lines)
+    def failure(self, command: str) -> HostError:
+        """Why the command failed, as an error."""
+        return to_error(command, find_cause(error_messages(self.events), self.lines))
 
 
 def up(checkout: Checkout, stack: str) -> str:
@@ -100,11 +100,7 @@ def up(checkout: Checkout, stack: str) -> str:
     """
     report = _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, progress=True)
     if report.code != 0:
-        raise HostError(
-            what=f"`pulumi up -s {stack}` failed",
-            why=report.cause(),
-            remedy=f"repair that, then run `pulumi up -s {stack}`",
-        )
+        raise report.failure(f"pulumi up -s {stack}")
     changes = report.changes()
     return ", ".join(f"{number} {op}d" for op, number in sorted(changes.items())) or "no changes"
 
@@ -119,11 +115,7 @@ def preview(checkout: Checkout, stack: str) -> Report:
     drifted = report.code == ExitCode.DRIFT or (report.code != 0 and report.planned())
     failed = report.code != 0 and (not drifted or error_messages(report.events))
     if failed and report.code != ExitCode.DRIFT:
-        raise HostError(
-            what=f"`pulumi preview -s {stack}` failed",
-            why=report.cause(),
-            remedy="repair that and try again; `abox doctor` tells what this host lacks",
-        )
+        raise report.failure(f"pulumi preview -s {stack}")
     return report
 
 
@@ -140,11 +132,16 @@ def _pulumi(
         with host.running(arguments, environment=environment) as process:
             for line in process.lines():
                 lines.append(line)
-                if progress and line.startswith((" +", " ~", " -")):
+                if progress and tells_progress(line):
                     note(line)
             code = process.wait()
         events = parse_events(log.read_text() if log.exists() else "")
     return Report(code, events, lines)
+
+
+def tells_progress(line: str) -> bool:
+    """Whether a line of the engine's output is about a change; a refresh reads everything."""
+    return line.startswith((" +", " ~", " -")) and " refresh" not in line
 
 
 def parse_events(text: str) -> list[Event]:
@@ -189,26 +186,40 @@ def error_messages(events: Iterable[Event]) -> list[str]:
 
 
 def find_cause(messages: Sequence[str], lines: Sequence[str]) -> str:
-    """The first message that names a cause; where there is no message, the last lines printed."""
+    """The first message that names a cause; where there is none, the last line printed."""
     printed = [line.strip() for line in lines if line.strip()]
     told = [line.removeprefix("error:").strip() for line in printed if line.startswith("error:")]
     candidates = [*messages, *told]
     specific = [one for one in candidates if not one.startswith(GENERIC_CAUSES)]
     for text in [*specific, *candidates]:
-        return _one_line(text)
+        return _without_traceback(text)
     return printed[-1] if printed else "it said nothing"
 
 
-def _one_line(text: str) -> str:
-    """A message of several lines on one, without a traceback in it."""
-    kept = []
-    for line in text.splitlines():
-        if line.lstrip().startswith("Traceback (most recent call last)"):
-            break
-        kept.append(line.strip())
-    said = " | ".join(line for line in kept if line)
-    last = text.strip().splitlines()[-1].strip() if text.strip() else ""
-    return said or last
+def to_error(command: str, cause: str) -> HostError:
+    """An error in three lines; what our own program and provider say has them already."""
+    lines = [line.strip() for line in cause.splitlines() if line.strip()]
+    parts = {
+        key: line.removeprefix(f"{key}:").strip()
+        for key in ("why", "do")
+        for line in lines
+        if line.startswith(f"{key}:")
+    }
+    if len(parts) == 2:
+        return HostError(
+            what=f"`{command}` failed: {lines[0]}", why=parts["why"], remedy=parts["do"]
+        )
+    return HostError(
+        what=f"`{command}` failed",
+        why=" | ".join(lines),
+        remedy=f"repair that, then run `{command}`; `abox doctor` tells what this host lacks",
+    )
+
+
+def _without_traceback(text: str) -> str:
+    """A message up to the traceback that may follow it."""
+    kept = text.partition("Traceback (most recent call last)")[0].strip()
+    return kept or text.strip().splitlines()[-1].strip()
 
 
 def _plain(text: str) -> str:

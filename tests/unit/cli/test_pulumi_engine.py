@@ -10,7 +10,16 @@ import pytest
 from abox.errors import DriftError, HostError
 from cli import pulumi_engine
 from cli.checkout import Checkout
-from cli.pulumi_engine import Report, error_messages, find_cause, parse_events, preview, up
+from cli.pulumi_engine import (
+    Report,
+    error_messages,
+    find_cause,
+    parse_events,
+    preview,
+    tells_progress,
+    to_error,
+    up,
+)
 
 URN = "urn:pulumi:dev::abox::abox:sandbox:Sandbox$abox:index:FirewallTable::dev-firewall"
 
@@ -67,7 +76,6 @@ def test_only_errors_are_causes_and_marks_are_taken_out():
         ([], ["error: no stack named 'x' found"], "no stack named 'x' found"),
         ([], ["something", ""], "something"),
         ([], [], "it said nothing"),
-        (["what\nwhy: because\ndo: that"], [], "what | why: because | do: that"),
         (
             ["Program failed\nTraceback (most recent call last):\n  File x\nValueError: y"],
             [],
@@ -77,6 +85,36 @@ def test_only_errors_are_causes_and_marks_are_taken_out():
 )
 def test_the_cause_comes_before_everything_generic(messages, lines, cause):
     assert find_cause(messages, lines) == cause
+
+
+def test_an_error_of_our_own_keeps_its_three_lines():
+    error = to_error("pulumi up -s dev", "no subnet\nwhy: all taken\ndo: free one\n")
+    assert (error.what, error.why, error.remedy) == (
+        "`pulumi up -s dev` failed: no subnet",
+        "all taken",
+        "free one",
+    )
+
+
+def test_any_other_error_becomes_three_lines():
+    error = to_error("pulumi up -s dev", "boom\n  again")
+    assert error.why == "boom | again"
+    assert "pulumi up -s dev" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (" +  abox:index:FirewallTable dev-table creating (0s) ", True),
+        (" ~  abox:index:GatewayPolicy dev-policy updated (1s) ", True),
+        (" ~  docker:index:Volume dev-home refreshing (0s) ", False),
+        (" ~  docker:index:Volume dev-home refresh (0.07s) ", False),
+        ("@ updating....", False),
+        ("Resources:", False),
+    ],
+)
+def test_only_changes_are_progress(line, told):
+    assert tells_progress(line) is told
 
 
 @pytest.fixture
