@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gzip
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,7 @@ RECIPES = (BASE, GATEWAY, AGENT)
 """Every image, parents first."""
 
 EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -50,29 +54,20 @@ class Builder:
         """Build what is missing of an image and load it into the engine."""
         progress = Progress(recipe.name)
         recipe_hash = recipe.hash()  # first: a file edited meanwhile makes the next run build again
-        layers = [*self._debian_layers(recipe, progress)]
+        layers = self.debian_layers(recipe, progress)
         packages = layers[-1].packages
         if overlay := self._overlay_layer(recipe):
             layers.append(overlay)
-        config = image_config(recipe.config, [layer.diff_id for layer in layers], _architecture())
+        config = image_config(recipe.config, [layer.diff_id for layer in layers], architecture())
         progress.say("loading into the engine")
-        identity = load(
-            recipe.tag,
-            lambda stream: write_archive(
-                stream,
-                config=config,
-                tag=recipe.tag,
-                layers=[(layer.diff_id, layer.size) for layer in layers],
-                folder=self.cache.layers,
-            ),
-        )
+        identity = self._load(recipe.tag, config, layers)
         total_mb = sum(layer.size for layer in layers) / 1e6
         progress.say(f"ready: {identity[:19]}, {total_mb:.0f} MB, {len(packages)} packages")
         return Locked(id=identity, recipe=recipe_hash, packages=packages)
 
-    def _debian_layers(self, recipe: Recipe, progress: Progress) -> list[Stored]:
+    def debian_layers(self, recipe: Recipe, progress: Progress) -> list[Stored]:
         """The layers of Debian packages, lowest first."""
-        below = self._debian_layers(recipe.parent, progress) if recipe.parent else []
+        below = self.debian_layers(recipe.parent, progress) if recipe.parent else []
         if recipe.name not in self.done:
             self.done[recipe.name] = self._debian_layer(recipe, below, progress)
         return [*below, self.done[recipe.name]]
@@ -113,6 +108,26 @@ class Builder:
         finally:
             remove_tree(work)
         return self.cache.keep(key, layer, packages)
+
+    def _load(self, tag: str, config: bytes, layers: list[Stored]) -> str:
+        """Load an image made of layers of the cache; returns the id that the engine gave it."""
+        try:
+            return load(
+                tag,
+                lambda stream: write_archive(
+                    stream,
+                    config=config,
+                    tag=tag,
+                    layers=[(layer.diff_id, layer.size) for layer in layers],
+                    folder=self.cache.layers,
+                ),
+            )
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise HostError(
+                what=f"{tag} was not loaded",
+                why=f"a layer in {self.cache.layers} is damaged",
+                remedy=f"remove {self.cache.folder}, then try again: it is built anew",
+            ) from error
 
     def _overlay_layer(self, recipe: Recipe) -> Stored | None:
         """The layer of the project's own files: made anew each time, since it takes no time."""
@@ -176,8 +191,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="install today's Debian packages, also where the recipe has not changed",
     )
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the child processes as well
     try:
         locked = build(options.only, rebuild=options.rebuild)
+    except KeyboardInterrupt:
+        sys.stderr.write("images: interrupted; the next build starts that image again\n")
+        return EXIT_INTERRUPTED
     except AboxError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_FAILED
@@ -217,7 +236,8 @@ def _describe_os_error(error: OSError) -> AboxError:
     )
 
 
-def _architecture() -> str:
+def architecture() -> str:
+    """Debian's name of this machine's architecture, which is also the image format's."""
     return run(["dpkg", "--print-architecture"]).strip()
 
 

@@ -52,17 +52,17 @@ class LayerCache:
             yield
 
     def find(self, key: str) -> Stored | None:
-        """The layer of that key, None if there is none or its file is gone."""
+        """The layer of that key, None if there is none or a file of it is gone."""
         record = self.layers / f"{key}.json"
         try:
             stored = Stored(**json.loads(record.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
-        if not self._blob(stored.diff_id).is_file():
+        files = (record, self._blob(stored.diff_id), self._manifest(stored.diff_id))
+        if not all(path.is_file() for path in files):
             return None
-        for path in (record, self._blob(stored.diff_id), self._manifest(stored.diff_id)):
-            if path.exists():
-                os.utime(path)
+        for path in files:
+            os.utime(path)  # in use: see prune
         return stored
 
     def keep(self, key: str, layer: Layer, packages: dict[str, str]) -> Stored:

@@ -8,7 +8,7 @@ from pathlib import Path
 from abox.errors import HostError
 from images.apt import SUITE, debian_sources, transport_options
 from images.archive import EPOCH_S
-from images.host import run, stream
+from images.host import require, run, stream
 from images.progress import PackageCounter, Progress
 from images.recipe import SLIM
 
@@ -32,6 +32,7 @@ def unpack(
     Raises:
         HostError: no archive, no mmdebstrap, or a package that can't be had.
     """
+    require("mmdebstrap")
     counter = PackageCounter()
     with tempfile.NamedTemporaryFile("w", prefix="abox-apt-", suffix=".list") as sources:
         sources.write("".join(f"{source.line()}\n" for source in debian_sources()))
@@ -49,6 +50,7 @@ def unpack(
                 f"--setup-hook={_MERGED_USR}",
                 *(SUITE, str(root), sources.name),
             ],
+            name="mmdebstrap",
             log=log,
             on_line=counter.see,
             on_tick=lambda: progress.say(counter.describe()),

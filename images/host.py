@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,16 @@ TICK_S = 5.0
 
 LAST_LINES = 5
 """How many of a failed process's last lines its error repeats."""
+
+
+def require(program: str) -> None:
+    """Make sure that a program is on PATH.
+
+    Raises:
+        HostError: it isn't.
+    """
+    if shutil.which(program) is None:
+        raise _missing(program)
 
 
 def run(
@@ -34,7 +45,7 @@ def run(
     """
     code, output, errors = run_any(command, timeout_s=timeout_s, environment=environment)
     if code != 0:
-        raise _failed(command, code, (errors or output).splitlines())
+        raise _failed(command[0], code, (errors or output).splitlines())
     return output
 
 
@@ -70,6 +81,7 @@ def run_any(
 def stream(
     command: Sequence[str],
     *,
+    name: str,
     log: Path,
     on_line: Callable[[str], None],
     on_tick: Callable[[], None],
@@ -78,6 +90,7 @@ def stream(
 
     Args:
         command: program and arguments.
+        name: what an error calls the program.
         log: file that takes both output streams.
         on_line: called with each line, without its end.
         on_tick: called every `TICK_S` seconds, for a sign of life.
@@ -88,15 +101,17 @@ def stream(
     lines: queue.Queue[str | None] = queue.Queue()
     seen: list[str] = []
     with log.open("w", encoding="utf-8") as kept, _process(command) as process:
-        threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
+        reader = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
+        reader.start()
         for line in _until_end(lines, on_tick):
             kept.write(line + "\n")
             seen.append(line)
             del seen[:-40]
             on_line(line)
         code = process.wait()
+        reader.join(timeout=5)
     if code != 0:
-        raise _failed(command, code, [*_telling(seen), f"(everything: {log})"])
+        raise _failed(name, code, [*_telling(seen), f"(everything: {log})"])
 
 
 def feed(command: Sequence[str], write: Callable[[IO[bytes]], None]) -> str:
@@ -110,20 +125,18 @@ def feed(command: Sequence[str], write: Callable[[IO[bytes]], None]) -> str:
         output: list[bytes] = []
         reader = threading.Thread(target=lambda: output.extend(process.stdout or ()), daemon=True)
         reader.start()
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it gave up: its code and words say why
             write(process.stdin)
             process.stdin.close()
-        except BrokenPipeError:
-            pass  # the program gave up early: its exit code and its words say why
         code = process.wait()
         reader.join(timeout=5)
     text = b"".join(output).decode(errors="replace")
     if code != 0:
-        raise _failed(command, code, text.splitlines())
+        raise _failed(command[0], code, text.splitlines())
     return text
 
 
-@contextmanager
+@contextlib.contextmanager
 def _process(
     command: Sequence[str], stdin: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
@@ -144,6 +157,10 @@ def _process(
     finally:
         if process.poll() is None:
             _end(process)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -216,12 +233,12 @@ _PACKAGES = {
 """Debian package of a program, where the names differ."""
 
 
-def _failed(command: Sequence[str], code: int, lines: Sequence[str]) -> HostError:
+def _failed(name: str, code: int, lines: Sequence[str]) -> HostError:
     said = " | ".join(line.strip() for line in lines if line.strip())
     why = said[-1500:] or "it said nothing"
     full = "No space left on device" in why
     return HostError(
-        what=f"{command[0]} failed with exit code {code}",
+        what=f"{name} failed with exit code {code}",
         why=why,
         remedy="make room on the disk, then try again"
         if full
