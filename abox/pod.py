@@ -99,7 +99,7 @@ _WAIT = "until [ -s {ready} ]; do sleep 0.1; done\n"
 _DNS_SCRIPT = """\
 printf %s "$ABOX_UNBOUND_AGENT" > /tmp/agent.conf
 printf %s "$ABOX_UNBOUND_PROXY" > /tmp/proxy.conf
-export PYTHONPATH=/opt/abox/lib PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=/opt/abox/lib:/usr/lib/python3/dist-packages PYTHONDONTWRITEBYTECODE=1
 unbound -d -c /tmp/agent.conf &
 unbound -d -c /tmp/proxy.conf &
 wait -n

@@ -35,6 +35,9 @@ def write_trust(folder: Path, own: str, others: Sequence[str]) -> None:
         others: the stack's ``trusted_cas``, PEM: what is not intercepted needs them.
     """
     wanted = {BUNDLE: bundle(own, others), OWN: own} | _hashed([own, *others])
+    for found in folder.iterdir():
+        if found.is_symlink():  # what a new volume took from the image links to files that go
+            found.unlink()
     for name, text in wanted.items():
         write_file(folder / name, text)
     for found in folder.iterdir():

@@ -132,7 +132,7 @@ def _proxy_listener(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json
         filters,
         codec_type="HTTP1",
         upgrade_configs=[
-            {"upgrade_type": "CONNECT", "enabled": False},
+            {"upgrade_type": "CONNECT"},
             {"upgrade_type": "websocket"},
         ],
     )

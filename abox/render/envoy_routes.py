@@ -247,7 +247,7 @@ def _health_routes(side: Side) -> list[Json]:
 
 def _deny_all(reason: Reason, *, rule: str | None = None) -> list[Json]:
     """Routes that refuse whatever gets to them; a CONNECT has no path, so it takes its own."""
-    anything = [{"prefix": ""}, {"connect_matcher": {}}]
+    anything: list[Json] = [{"prefix": ""}, {"connect_matcher": {}}]
     return [_deny(match, reason, rule=rule) for match in anything]
 
 

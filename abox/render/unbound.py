@@ -37,7 +37,15 @@ NO_UPSTREAM = "127.0.0.1"
 RPZ_TTL_S = 5
 """Seconds for which a denial may be cached by the agent."""
 
-_BUILT_IN_ZONES = ("test.", "localhost.", "invalid.", "onion.", "127.in-addr.arpa.")
+_BUILT_IN_ZONES = (
+    "127.in-addr.arpa.",
+    f"1.{'0.' * 31}ip6.arpa.",
+    "home.arpa.",
+    "invalid.",
+    "localhost.",
+    "onion.",
+    "test.",
+)
 """Zones that Unbound answers by itself; the policy judges them like any other."""
 
 _TRIGGER_LABELS = ("rpz-ip", "rpz-nsip", "rpz-nsdname", "rpz-client-ip")
