@@ -308,13 +308,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def InstallDependencies(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         """Make the virtual environment of a project or plugin and install its requirements."""
         try:
-            for arguments, title in self._install_steps(request):
+            for arguments, title in self.install_steps(request):
                 yield language_pb2.InstallDependenciesResponse(stdout=f"{title}\n".encode())
                 yield from self._install_step(request, context, arguments)
         except AboxError as error:
             _refuse(context, error)
 
-    def _install_steps(self, request: Any) -> Iterator[tuple[list[str], str]]:
+    def install_steps(self, request: Any) -> Iterator[tuple[list[str], str]]:
         """Commands that a folder still needs, each with a line for the user."""
         interpreter = find_interpreter(request.info, must_exist=False)
         python = str(interpreter.executable)
@@ -469,6 +469,7 @@ def make_server(host: LanguageHost) -> tuple[grpc.Server, int]:
 
 def serve(host: LanguageHost) -> None:
     """Serve until SIGINT, SIGTERM or the end of the process that started this one."""
+    parent = os.getppid()  # before the port is printed: the CLI is there until it has read it
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -476,7 +477,6 @@ def serve(host: LanguageHost) -> None:
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    parent = os.getppid()
     while not stop.wait(timeout=1.0) and os.getppid() == parent:
         pass
     host.children.end_all()
