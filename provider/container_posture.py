@@ -165,7 +165,8 @@ class ContainerPostureResource(Resource):
         facts = posture.read()
         if facts is None:
             return {"live": {}, "findings": ["the container is gone"]}
-        return _outputs(facts, findings(posture.expected, facts))
+        found = [*findings(posture.expected, facts), *self._record_findings(state, posture)]
+        return _outputs(facts, found)
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
         """Record the container, then compare and repair."""
@@ -182,6 +183,14 @@ class ContainerPostureResource(Resource):
         self._records().keep(inputs["sandbox"], inputs["role"], record)
         return _outputs(posture.apply(), [])
 
+    def _record_findings(self, state: Data, posture: ContainerPosture) -> Iterator[Finding]:
+        """NetworkPosture expels an agent that isn't recorded, so a lost record is drift."""
+        record = self._records().find(state["sandbox"], state["role"])
+        if record is None or record.container != posture.container:
+            yield Finding("it isn't the recorded container", Repair.STATE)
+        elif _expected_of(record) != posture.expected:
+            yield Finding("its record says something else", Repair.STATE)
+
     def _posture(self, inputs: Data) -> ContainerPosture:
         return ContainerPosture(
             inputs["container"],
@@ -189,6 +198,14 @@ class ContainerPostureResource(Resource):
             self._engine,
             self._namespace,
         )
+
+
+def _expected_of(record: Record) -> Expected | None:
+    """What a record says, None if another version of the provider wrote it in another form."""
+    try:
+        return Expected.parse(record.expected)
+    except ValueError:
+        return None
 
 
 def _outputs(facts: Facts, found: list[Finding]) -> Data:
@@ -243,10 +260,9 @@ class ContainerGenerationResource(Resource):
         """Nothing: the record belongs to the posture."""
 
     def _damage(self, record: Record) -> list[str]:
-        try:
-            expected = Expected.parse(record.expected)
-        except ValueError:
-            return []  # written by another version; the posture writes it anew
+        expected = _expected_of(record)
+        if expected is None:
+            return []  # the posture writes it anew
         posture = ContainerPosture(record.container, expected, self._engine, lambda _: "")
         facts = posture.read()
         found = findings(expected, facts) if facts else []

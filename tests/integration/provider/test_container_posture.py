@@ -178,10 +178,41 @@ def test_gone_container_is_drift_and_not_an_error(bench, tmp_path):
     container = bench.container()
     bench.engine.remove_container(container, force=True)
     resource = ContainerPostureResource(engine, network_namespace, lambda: Records(tmp_path))
-    state = {"container": container, "expected": {"image": bench.image}}
+    state = {
+        "sandbox": "abxt",
+        "role": "agent",
+        "container": container,
+        "expected": {"image": bench.image},
+    }
     seen = resource.read("abxt/agent", state)
     assert seen["findings"] == ["the container is gone"]
     assert resource.drift(seen, state)
+
+
+@pytest.mark.parametrize("tamper", ["removed", "of another container", "edited", "of another form"])
+def test_record_that_is_not_as_it_was_kept_is_drift_and_is_kept_again(bench, tmp_path, tamper):
+    own = bench.network(7)
+    container = bench.container(networks={own: ADDRESS})
+    expected = bench.expected(networks=[{"network": own, "address": ADDRESS}]).to_document()
+    records = Records(tmp_path)
+    resource = ContainerPostureResource(engine, network_namespace, lambda: records)
+    inputs = {"sandbox": "abxt", "role": "agent", "container": container, "expected": expected}
+    resource_id, state = resource.create(inputs)
+    assert resource.read(resource_id, inputs)["findings"] == []  # control
+
+    records.forget("abxt", "agent")
+    if tamper == "of another container":
+        records.keep("abxt", "agent", Record("0" * 64, expected))
+    elif tamper == "edited":
+        records.keep("abxt", "agent", Record(container, {**expected, "privileged": True}))
+    elif tamper == "of another form":
+        records.keep("abxt", "agent", Record(container, {"nonsense": 1}))
+    seen = resource.read(resource_id, inputs)
+    assert seen["findings"]
+    assert resource.drift(seen, inputs)
+
+    resource.update(resource_id, {**inputs, **state}, inputs)
+    assert resource.read(resource_id, inputs)["findings"] == []
 
 
 def test_values_of_the_environment_are_in_no_record_and_no_output(bench, tmp_path):
