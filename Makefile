@@ -6,8 +6,10 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 # The Python that makes the venv: 3.11 or newer.
-PYTHON ?= $(shell for name in python3.11 python3; do \
+ifndef PYTHON
+PYTHON := $(shell for name in python3.11 python3; do \
 	if "$$name" -c '' 2>/dev/null; then command -v "$$name"; break; fi; done)
+endif
 define NO_PYTHON
 python3 was not found on PATH
 why: the steps behind these targets are written in Python

@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -122,13 +121,14 @@ def test_passphrase_is_made_once_for_its_owner_alone(checkout: Checkout) -> None
 
 
 def test_make_env_is_fast_and_clean() -> None:
-    """`make -s env` takes less than a second and prints nothing but shell lines."""
-    start = time.monotonic()
+    """`make -s env` takes less than a second (of the processor) and prints only shell lines."""
+    before = os.times()
     done = host.run(["make", "-s", "env", f"PYTHON={sys.executable}"], cwd=this_checkout().root)
-    took = time.monotonic() - start
+    after = os.times()
+    took_s = sum(after[2:4]) - sum(before[2:4])  # of children: a busy machine doesn't count
     lines = done.stdout.splitlines()
     allowed = {f"unset {name}" for name in environment.REFUSED if name in os.environ}
     assert [line for line in lines if not line.startswith("export ")] == sorted(allowed)
     assert f"export PULUMI_HOME={this_checkout().pulumi_home}" in lines
     assert done.stderr == ""
-    assert took < 1.0
+    assert took_s < 1.0
