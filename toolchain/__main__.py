@@ -18,7 +18,7 @@ ABOX_LAUNCHER = """\
 import os
 import sys
 
-os.environ["ABOX_ROOT"] = {root!r}
+os.environ.setdefault("ABOX_ROOT", {root!r})
 sys.path.insert(0, {root!r})
 from cli.main import main
 
