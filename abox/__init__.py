@@ -1,1 +1,1 @@
-"""The pure library of abox: settings, allowlist, addresses, renderers. Data in, data out, no I/O."""
+"""The pure library: settings, allowlist, addresses, renderers. Data in, data out, no I/O."""
