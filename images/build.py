@@ -21,11 +21,11 @@ from pathlib import Path
 
 from abox.errors import AboxError, HostError
 from images.agent import AGENT
-from images.archive import image_config, write_archive, write_layer
+from images.archive import image_config, image_id, write_archive, write_layer
 from images.base import BASE
 from images.cache import LayerCache, Stored, default_folder
 from images.debian import remove_tree, unpack
-from images.engine import data_folder, image_ids, load
+from images.engine import data_folder, image_ids, load, tag_image
 from images.gateway import GATEWAY
 from images.host import run
 from images.lock import Locked, read_lock, write_lock
@@ -59,8 +59,12 @@ class Builder:
         if overlay := self._overlay_layer(recipe):
             layers.append(overlay)
         config = image_config(recipe.config, [layer.diff_id for layer in layers], architecture())
-        progress.say("loading into the engine")
-        identity = self._load(recipe.tag, config, layers)
+        identity = image_id(config)
+        if image_ids([identity]) == [identity]:
+            tag_image(identity, recipe.tag)  # another checkout has loaded it
+        else:
+            progress.say("loading into the engine")
+            identity = self._load(recipe.tag, config, layers)
         total_mb = sum(layer.size for layer in layers) / 1e6
         progress.say(f"ready: {identity[:19]}, {total_mb:.0f} MB, {len(packages)} packages")
         return Locked(id=identity, recipe=recipe_hash, packages=packages)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from abox.errors import HostError
-from images.host import feed, run_any
+from images.host import feed, run, run_any
 
 
 def image_ids(references: list[str]) -> list[str | None]:
@@ -38,6 +38,15 @@ def load(tag: str, write: Callable[[IO[bytes]], None]) -> str:
             remedy="look at the engine's log, then try again",
         )
     return loaded
+
+
+def tag_image(identity: str, tag: str) -> None:
+    """Give an image of the engine a tag.
+
+    Raises:
+        HostError: the engine refused it.
+    """
+    run(["docker", "image", "tag", identity, tag])
 
 
 def data_folder() -> Path:

@@ -15,6 +15,7 @@ from images.archive import image_config, image_id
 from images.base import BASE
 from images.build import Builder, architecture
 from images.cache import LayerCache, Stored
+from images.engine import image_ids
 from images.lock import Locked
 from images.progress import Progress
 from images.recipe import Overlay, Recipe
@@ -92,7 +93,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Recipe]:
         space_mb=1,
     )
     yield recipe
-    host.run(["docker", "image", "rm", "-f", recipe.tag], check=False)
+    host.run(["docker", "image", "rm", "-f", recipe.tag, f"{recipe.tag}-kept"], check=False)
 
 
 def unpacked(tmp_path: Path) -> int:
@@ -111,6 +112,23 @@ def test_image_that_the_engine_lost_comes_back_from_the_cache(
     assert second == first
     assert unpacked(tmp_path) == 1
     assert builder_module.up_to_date([small], {small.name: first}) == [small.name]
+
+
+def test_image_that_another_checkout_loaded_is_not_loaded_again(
+    small: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second checkout gets the id, and the tag back, without another transfer."""
+    cache = LayerCache(tmp_path / "cache")
+    first = Builder(cache, False, {}).ensure(small)
+    host.run(["docker", "image", "tag", first.id, f"{small.tag}-kept"])
+    host.run(["docker", "image", "rm", small.tag])
+
+    def refuse(*_ignored: object) -> str:
+        raise AssertionError("loaded a second time")
+
+    monkeypatch.setattr(builder_module, "load", refuse)
+    assert Builder(cache, False, {}).ensure(small) == first
+    assert image_ids([small.tag]) == [first.id]
 
 
 def test_edited_source_makes_a_new_image_without_new_packages(
