@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from abox.errors import AboxError
-from abox.render.paths import CA_DIR, READY_FILE, TRUST_DIR, unbound_file
+from abox.render.paths import CA_DIR, READY_FILE, RPZ_FILE, TRUST_DIR, unbound_file
 from abox.render.unbound import ZONE, UnboundRole, render_server
 from gateway.files import read_file, write_file
 from gateway.host import run
@@ -57,6 +57,8 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
 def write_first(plan: Plan) -> None:
     """Write the files of a plan without loading anything: before dns and proxy have started."""
     with _lock():
+        if Path(READY_FILE).exists():  # an apply was faster than the daemon's start
+            return
         _put(plan.files(public_roots()))
         write_file(RECORD_FILE, json.dumps(plan.to_record()), mode=0o600)
         write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
@@ -78,9 +80,13 @@ def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
             continue
         dynamic = Path(f"/tmp/{role.value}-dynamic.conf")  # noqa: S108  # a private tmpfs
         static = Path(f"/tmp/{role.value}.conf")  # noqa: S108
+        zone = Path(f"/tmp/{role.value}.zone")  # noqa: S108
         write_file(dynamic, files[name])
+        write_file(zone, files[RPZ_FILE])
+        server = render_server(role, gateway)
         # The checker doesn't know the Python module; what it checks is the dynamic part.
-        server = render_server(role, gateway).replace(name, str(dynamic)).replace(" python ", " ")
+        for real, checked in ((name, str(dynamic)), (RPZ_FILE, str(zone)), (" python ", " ")):
+            server = server.replace(real, checked)
         write_file(static, server)
         try:
             run("unbound-checkconf", str(static))
