@@ -23,11 +23,12 @@ class Step:
         self._output = output or sys.stdout
         self._clock = clock
         self._start = clock()
-        self._last_tick = self._start
+        self._last_line = self._start
 
     def say(self, text: str) -> None:
         """Print a line under the step's name."""
-        self._output.write(f"{self._name:<10} {text}\n")
+        self._last_line = self._clock()
+        self._output.write(f"{self._name:<10} {text}".rstrip() + "\n")
         self._output.flush()
 
     def done(self, text: str) -> None:
@@ -35,7 +36,6 @@ class Step:
         self.say(f"{text} ({self._clock() - self._start:.1f} s)")
 
     def tick(self, text: str) -> None:
-        """Print how far the step is, unless it said so within the last seconds."""
-        if self._clock() - self._last_tick >= TICK_S:
-            self._last_tick = self._clock()
+        """Print how far the step is, unless it said something within the last seconds."""
+        if self._clock() - self._last_line >= TICK_S:
             self.say(f"{text}, {self._clock() - self._start:.0f} s")

@@ -22,6 +22,9 @@ PROJECT = "abox"
 INTERRUPT_GRACE_S = 60.0
 """Seconds that Pulumi gets to finish the step it is at when the user interrupts it."""
 
+PROGRESS_DOTS = "@ "
+"""Start of the lines that Pulumi prints only to show that it is alive; the step does that."""
+
 SALT = re.compile(r"^encryptionsalt:.*\n?", re.MULTILINE)
 
 
@@ -145,7 +148,8 @@ class Stacks:
 
         def show(line: str) -> None:
             output.append(line)
-            self._step.say(line)
+            if line.strip() and not line.startswith(PROGRESS_DOTS):
+                self._step.say(line)
 
         shown = " ".join(arguments[:3])
         finished = shell.stream(
