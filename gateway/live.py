@@ -85,9 +85,7 @@ _DEFAULTS = (False, "", 0, [], {}, None, "ALLOW")
 def _canonical(value: Any) -> Any:
     if isinstance(value, dict):
         parts = {key: _canonical(part) for key, part in value.items()}
-        return {
-            key: part for key, part in parts.items() if part not in _DEFAULTS
-        }
+        return {key: part for key, part in parts.items() if part not in _DEFAULTS}
     if isinstance(value, list):
         return [_canonical(part) for part in value]
     return value

@@ -98,7 +98,7 @@ def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
                 }
             },
         },
-        "layered_runtime": {"layers": [{"name": "static", "static_layer": _RUNTIME}]},
+        "overload_manager": {"resource_monitors": [_connection_limit()]},
         "static_resources": {
             "listeners": [
                 _proxy_listener(gateway, proxy_port, sandbox),
@@ -118,9 +118,14 @@ _KEPT_STATS = (
 )
 """Counters that are kept: each one that isn't saves memory in every worker."""
 
-_RUNTIME: Json = {
-    "overload.global_downstream_max_connections": MAX_CONNECTIONS,
-}
+
+def _connection_limit() -> Json:
+    """Bounds what one agent can open, so that Envoy's memory stays in its container's limit."""
+    return extension(
+        "envoy.resource_monitors.global_downstream_max_connections",
+        "extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+        max_active_downstream_connections=MAX_CONNECTIONS,
+    )
 
 
 def _proxy_listener(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:

@@ -43,6 +43,7 @@ def local_replies(sandbox: str) -> Json:
 
 
 def _mappers(sandbox: str) -> Iterator[Json]:
+    yield {"filter": _status(200), "body_format_override": _UNCHANGED}
     for reason in MARKED_REASONS:
         header = {"name": MARK, "string_match": {"exact": reason.value}}
         yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason, sandbox)
@@ -55,16 +56,17 @@ def _mappers(sandbox: str) -> Iterator[Json]:
         Reason.UPSTREAM_UNREACHABLE,
         sandbox,
     )
-    yield {
-        "filter": {
-            "status_code_filter": {
-                "comparison": {"op": "EQ", "value": {"default_value": 400, "runtime_key": "abox.0"}}
-            }
-        },
-        "body_format_override": _body(
-            MALFORMED_REQUEST, "this is not HTTP as the standard has it", sandbox
-        ),
-    }
+    malformed = _body(MALFORMED_REQUEST, "this is not HTTP as the standard has it", sandbox)
+    yield {"filter": _status(400), "body_format_override": malformed}
+
+
+_UNCHANGED: Json = {"text_format_source": {"inline_string": "%LOCAL_REPLY_BODY%"}}
+"""The health name's answer is no refusal."""
+
+
+def _status(code: int) -> Json:
+    value = {"default_value": code, "runtime_key": f"abox.status.{code}"}
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
 
 
 def _expression(text: str) -> Json:

@@ -279,12 +279,16 @@ def _route(
     if fields:
         route["metadata"] = {"filter_metadata": {METADATA: fields}}
     if not dials:
-        disabled = {
-            "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
-            "disabled": True,
-        }
-        route["typed_per_filter_config"] = {RBAC_FILTER: disabled}
+        route["typed_per_filter_config"] = {RBAC_FILTER: _NO_DIAL}
     return route
+
+
+_NO_DIAL = any_of("extensions.filters.http.rbac.v3.RBACPerRoute")
+"""No address is judged on this route, since none is dialled.
+
+Never written as ``disabled: true``: Envoy drops a disabled filter when the request arrives, and at
+that time every request is on a route that denies, so the filter would be gone for good (tried).
+"""
 
 
 def _exact(name: str, value: str) -> Json:
@@ -302,19 +306,19 @@ def _one_of(name: str, values: Iterable[str]) -> Json:
 def _dial_rule(cidrs: Sequence[Network]) -> Json:
     """Which addresses may be dialled: what is proven not to lie in a refused network.
 
-    The first matcher of each family asks for an address at all, so that a request without a
-    resolved address is denied.
+    Each family first asks for an address of its own, so that a request without a resolved address
+    is denied. Both halves stand for "all": a range of length 0 could match the other family too.
     """
     families = [
         {
             "and_rules": {
                 "rules": [
-                    _upstream(zero, 0),
+                    {"or_rules": {"rules": [_upstream(half, 1) for half in halves]}},
                     {"not_rule": {"or_rules": {"rules": _upstreams(refused_networks(v, cidrs))}}},
                 ]
             }
         }
-        for v, zero in ((4, "0.0.0.0"), (6, "::"))  # noqa: S104  # all addresses, not a bind
+        for v, halves in ((4, ("0.0.0.0", "128.0.0.0")), (6, ("::", "8000::")))  # noqa: S104
     ]
     policy = {"permissions": [{"or_rules": {"rules": families}}], "principals": [{"any": True}]}
     rules = {"action": "ALLOW", "policies": {"dial": policy}}
