@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,18 @@ from cli.pulumi_engine import Step, preview
 
 ENGINE_TYPES = ("pulumi:pulumi:", "pulumi:providers:")
 """The engine's own records: nothing on the host belongs to them."""
+
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""Stands in the engine's events for a text that is known only after a change."""
+
+FOLLOWS = ("it follows from another change",)
+"""Words of a resource that differs in nothing but what another one gives it."""
+
+MOST = 8
+"""Differences of one resource that are told."""
+
+WIDEST = 100
+"""Characters of a value that are shown."""
 
 Properties = Mapping[str, Any]
 
@@ -74,13 +86,18 @@ def to_document(stack: str, found: list[Drifted]) -> dict[str, Any]:
 
 
 def in_words(stack: str, found: list[Drifted]) -> str:
-    """The drift for people."""
+    """The drift for people: what differs in itself first, what follows from it on one line."""
     number = "1 resource" if len(found) == 1 else f"{len(found)} resources"
     lines = [f"{stack}: {number} drifted"]
     for one in found:
+        if one.words == FOLLOWS:
+            continue
         lines.append(f"\n{one.name} ({one.type}): `up` would {one.operation} it")
         for words in one.words:
             lines += [f"  {line}" for line in words.splitlines()]
+    followers = [one.name for one in found if one.words == FOLLOWS]
+    if followers:
+        lines.append(f"\nfollowing from that: {', '.join(followers)}")
     return "\n".join(lines)
 
 
@@ -89,30 +106,39 @@ def describe(refreshed: list[Step], planned: list[Step]) -> list[Drifted]:
 
     Args:
         refreshed: what was read back, with the state as it was known before.
-        planned: what the engine would do about it.
+        planned: what the engine would do about it; several steps where it replaces.
     """
     read = {step.urn: step for step in refreshed}
-    found: dict[str, Drifted] = {}
+    steps: dict[str, list[Step]] = {}
     for step in planned:
-        if step.type.startswith(ENGINE_TYPES) or step.urn in found:
-            continue
-        words = _words(step, read.get(step.urn))
-        operation = "replace" if "replace" in step.operation else step.operation
-        found[step.urn] = Drifted(step.urn, step.type, step.name, operation, tuple(words))
-    return list(found.values())
+        if not step.type.startswith(ENGINE_TYPES):
+            steps.setdefault(step.urn, []).append(step)
+    return [_drifted(several, read.get(urn)) for urn, several in steps.items()]
+
+
+def _drifted(steps: list[Step], read: Step | None) -> Drifted:
+    """One resource from all that is planned for it."""
+    first = steps[0]
+    replaced = any("replace" in step.operation for step in steps)
+    whole = Step(
+        urn=first.urn,
+        operation="replace" if replaced else first.operation,
+        old=next((step.old for step in steps if step.old), {}),
+        new=next((step.new for step in reversed(steps) if step.new), {}),
+        changed=frozenset().union(*(step.changed for step in steps)),
+    )
+    return Drifted(whole.urn, whole.type, whole.name, whole.operation, tuple(_words(whole, read)))
 
 
 def _words(step: Step, read: Step | None) -> list[str]:
     """What differs in one resource."""
-    if step.operation.startswith("create") and read is not None:
-        return ["it is gone from this host"]
     if step.operation == "create":
-        return ["it has not been made yet: the settings ask for it"]
+        gone = read is not None
+        return ["it is gone from this host" if gone else "not made yet: the settings ask for it"]
     if step.operation == "delete":
         return ["it stands, and the settings no longer ask for it"]
-    live = dict(step.old.get("outputs") or {})
     explain = EXPLANATIONS.get(step.type)
-    told = explain(live) if explain is not None else []
+    told = explain(step.old.get("outputs") or {}) if explain is not None else []
     return told or _properties(step, read)
 
 
@@ -182,22 +208,49 @@ EXPLANATIONS: Mapping[str, Callable[[Properties], list[str]]] = {
 
 
 def _properties(step: Step, read: Step | None) -> list[str]:
-    """Properties that differ, live value first."""
+    """Properties that differ: the live value, the wanted one, and who changed it."""
     old = {**(step.old.get("inputs") or {}), **(step.old.get("outputs") or {})}
     new = {**(step.new.get("outputs") or {}), **(step.new.get("inputs") or {})}
     known = (read.old.get("outputs") or {}) if read is not None else {}
     told = []
-    for path in sorted(step.detailed):
-        key = path.split(".")[0].split("[")[0]
-        source = "" if known and known.get(key) != old.get(key) else " (the settings changed)"
-        told.append(f"{path}: is {_value(old.get(key))}, wanted {_value(new.get(key))}{source}")
-    return told or ["it differs from what was applied"]
+    for key in sorted(step.changed):
+        here = bool(known) and known.get(key) != old.get(key)
+        source = "" if here else " (new in the program or its settings)"
+        told += [
+            f"{path}: is {is_}, wanted {wanted}{source}"
+            for path, is_, wanted in differences(key, old.get(key), new.get(key))
+        ]
+    if len(told) > MOST:
+        told[MOST:] = [f"and {len(told) - MOST} more"]
+    return told or list(FOLLOWS)
 
 
-def _value(value: Any) -> str:
-    """A property's value, short."""
-    text = json.dumps(value, sort_keys=True)
-    return text if len(text) <= 120 else text[:117] + "..."
+def differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """Places at which two values differ, each with both values, shortened.
+
+    What will only be known after a change is left out: it differs because another resource does.
+    """
+    if UNKNOWN in (old, new) or old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from differences(f"{path}.{key}", old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from differences(f"{path}[{number}]", one, other)
+    else:
+        is_, wanted = (json.dumps(value, sort_keys=True) for value in (old, new))
+        same = next((n for n, (a, b) in enumerate(zip(is_, wanted, strict=False)) if a != b), 0)
+        yield path, _around(is_, same), _around(wanted, same)
+
+
+def _around(text: str, place: int) -> str:
+    """A value, or of a long one the part around a place."""
+    if len(text) <= WIDEST:
+        return text
+    start = max(0, min(place - WIDEST // 4, len(text) - WIDEST))
+    end = start + WIDEST
+    return ("..." if start else "") + text[start:end] + ("..." if end < len(text) else "")
 
 
 def _short(value: Any) -> str:

@@ -590,7 +590,7 @@ def _odd_requests(around: Surroundings) -> Probe:
             label: ("http", {"proxy": proxy, "request": line + end})
             for label, line in lines.items()
         },
-        accepts=frozenset({"denied", "400", "404", "closed"}),
+        accepts=frozenset({"denied", "400", "404", "426", "closed"}),
     )
 
 

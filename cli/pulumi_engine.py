@@ -5,6 +5,7 @@ which resource is meant and what changes, which the text on the terminal doesn't
 """
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +37,8 @@ class Step:
     """State before: `inputs`, `outputs`."""
     new: Mapping[str, Any] = field(default_factory=dict)
     """State asked for; in a refresh, the state found."""
-    detailed: Mapping[str, str] = field(default_factory=dict)
-    """Path of a property to the kind of its difference (add, delete, update, each maybe
-    `-replace`)."""
+    changed: frozenset[str] = frozenset()
+    """Names of the properties that differ."""
 
     @property
     def type(self) -> str:
@@ -162,16 +162,17 @@ def _step(event: Event, kind: str) -> Step | None:
     metadata = (event.get(kind) or {}).get("metadata")
     if not metadata:
         return None
-    detailed = metadata.get("detailedDiff") or {}
+    named = [
+        *(metadata.get("detailedDiff") or {}),
+        *(metadata.get("diffs") or []),
+        *(metadata.get("keys") or []),
+    ]
     return Step(
         urn=metadata["urn"],
         operation=metadata["op"],
         old=metadata.get("old") or {},
         new=metadata.get("new") or {},
-        detailed={
-            path: str(one.get("diffKind", "update") if isinstance(one, dict) else one)
-            for path, one in detailed.items()
-        },
+        changed=frozenset(re.split(r"[.\[]", path, maxsplit=1)[0] for path in named),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli import drift as drift_module
 from cli.checkout import Checkout
-from cli.drift import describe
+from cli.drift import FOLLOWS, UNKNOWN, describe, differences, in_words
 from cli.main import run
 from cli.pulumi_engine import Report, Step
 
@@ -58,28 +58,55 @@ def test_own_resources_explain_themselves(kind, live, told):
 def test_a_gone_resource_and_one_never_made_differ():
     created = step("docker:index/container:Container", "create")
     assert describe([created], [created])[0].words == ("it is gone from this host",)
-    assert "not been made yet" in describe([], [created])[0].words[0]
+    assert "not made yet" in describe([], [created])[0].words[0]
+
+
+def container(operation: str = "update", **more) -> Step:
+    return step("docker:index/container:Container", operation, **more)
 
 
 def test_a_property_is_told_with_both_values_and_who_changed_it():
-    changed = step(
-        "docker:index/container:Container",
+    changed = container(
         old={"inputs": {"memory": 64}, "outputs": {"memory": 128}},
         new={"inputs": {"memory": 64}},
-        detailed={"memory": "update"},
+        changed=frozenset({"memory"}),
     )
-    read = step("docker:index/container:Container", old={"outputs": {"memory": 64}})
+    read = container(old={"outputs": {"memory": 64}})
     (one,) = describe([read], [changed])
     assert one.words == ("memory: is 128, wanted 64",)
     (one,) = describe([], [changed])
-    assert one.words == ("memory: is 128, wanted 64 (the settings changed)",)
+    assert one.words == ("memory: is 128, wanted 64 (new in the program or its settings)",)
 
 
-def test_a_replacement_is_one_resource():
-    kinds = ("create-replacement", "replace", "delete-replaced")
-    steps = [step("docker:index/container:Container", kind) for kind in kinds]
+def test_only_the_differing_parts_of_a_large_value_are_told():
+    old = {"env": {"A": "1", "B": "2"}, "command": ["x", "y" * 500 + "1" + "z" * 500]}
+    new = {"env": {"A": "1", "B": "3"}, "command": ["x", "y" * 500 + "2" + "z" * 500]}
+    found = {path: (is_, wanted) for path, is_, wanted in differences("p", old, new)}
+    assert set(found) == {"p.env.B", "p.command[1]"}
+    assert found["p.env.B"] == ('"2"', '"3"')
+    assert "1zz" in found["p.command[1]"][0]
+    assert "2zz" in found["p.command[1]"][1]
+
+
+def test_what_another_change_brings_about_is_told_on_one_line():
+    follower = container(
+        "create-replacement", old={"outputs": {"networkMode": "container:a"}},
+        new={"inputs": {"networkMode": UNKNOWN}}, changed=frozenset({"networkMode"}),
+    )  # fmt: skip
+    found = describe([], [follower])
+    assert found[0].words == FOLLOWS
+    assert in_words("dev", found).endswith("following from that: dev-thing")
+
+
+def test_a_replacement_is_one_resource_with_what_differs():
+    steps = [
+        container("delete-replaced", old={"outputs": {"image": "a"}}),
+        container("replace", changed=frozenset({"image"})),
+        container("create-replacement", new={"inputs": {"image": "b"}}),
+    ]
     (one,) = describe(steps[:1], steps)
     assert one.operation == "replace"
+    assert one.words == ('image: is "a", wanted "b" (new in the program or its settings)',)
 
 
 def test_the_stack_itself_is_no_resource_that_drifts():
