@@ -22,8 +22,8 @@ PROJECT = "abox"
 INTERRUPT_GRACE_S = 60.0
 """Seconds that Pulumi gets to finish the step it is at when the user interrupts it."""
 
-PROGRESS_DOTS = "@ "
-"""Start of the lines that Pulumi prints only to show that it is alive; the step does that."""
+NOISE = re.compile(r"\s*$|@ | ~  \S+ \S+ refresh(ing)? |    [\w-]+:[\w/]+:\w+ \S+ *$")
+"""Lines of Pulumi that aren't shown: signs of life, reads, and resources that stay as they are."""
 
 SALT = re.compile(r"^encryptionsalt:.*\n?", re.MULTILINE)
 
@@ -148,7 +148,7 @@ class Stacks:
 
         def show(line: str) -> None:
             output.append(line)
-            if line.strip() and not line.startswith(PROGRESS_DOTS):
+            if not NOISE.match(line):
                 self._step.say(line)
 
         shown = " ".join(arguments[:3])

@@ -144,6 +144,26 @@ def test_causes(output: list[str], wanted: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("@ updating....", False),
+        ("", False),
+        (" ~  docker:index:Container a-b refreshing (0s) ", False),
+        (" ~  docker:index:Container a-b refresh (0.02s) ", False),
+        ("    docker:index:Container a-b  ", False),
+        (" ~  docker:index:Container a-b updating (0s) [diff: +env]", True),
+        (" +  docker:index:Container refreshing creating (0s) ", True),
+        ("    abox:index:FirewallTable a error: nft failed", True),
+        ("    45 unchanged", True),
+        ("error: update failed", True),
+    ],
+)
+def test_what_changes_and_what_fails_is_shown(line: str, shown: bool) -> None:
+    """Reads, dots and untouched resources are left out, nothing else."""
+    assert (stack.NOISE.match(line) is None) is shown
+
+
+@pytest.mark.parametrize(
     ("lock", "stale"),
     [
         ({"hostname": socket.gethostname(), "pid": 999999999}, True),
