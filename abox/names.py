@@ -10,8 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from importlib import resources
 
 import idna
+import publicsuffixlist
 from publicsuffixlist import PublicSuffixList
 
 NAME_MAX = 253
@@ -96,6 +98,11 @@ def is_registry_suffix(name: str) -> bool:
     return bool(_suffixes(only_icann=True).is_public(name))
 
 
+def public_suffix_below(name: str) -> str | None:
+    """A public suffix that lies below a normalised name, as `s3.amazonaws.com` does; else None."""
+    return _suffixes_below().get(name)
+
+
 def _normalise_label(label: str) -> str:
     if label.isascii() and not label.startswith("xn--"):
         return label
@@ -114,6 +121,21 @@ def _check_lengths(normal: str) -> None:
         raise MalformedNameError(f"it is longer than {NAME_MAX} characters")
     if any(len(label) > LABEL_MAX for label in labels):
         raise MalformedNameError(f"a label is longer than {LABEL_MAX} characters")
+
+
+@cache
+def _suffixes_below() -> dict[str, str]:
+    """Names that have public suffixes below them, each with one of those."""
+    text = resources.files(publicsuffixlist).joinpath("public_suffix_list.dat").read_text("utf-8")
+    below: dict[str, str] = {}
+    for line in text.splitlines():
+        # A rule may be a wildcard or an exception of one; what follows a blank is no part of it.
+        rule = line.split("//")[0].strip().removeprefix("*.").removeprefix("!")
+        above = rule.split(".")[1:]
+        while len(above) > 1:
+            below.setdefault(".".join(above), rule)
+            above = above[1:]
+    return below
 
 
 @cache

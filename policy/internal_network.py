@@ -15,11 +15,13 @@ from policy.resources import (
 
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-    """Report a network with a way out that isn't marked as egress, and any with IPv6."""
+    """Report a network with a way out that isn't marked as egress, and what no filter is for."""
     if args.resource_type != NETWORK:
         return
     if args.props.get("internal") is not True and role_of(args.props) != ROLE_EGRESS:
         report(f"internal is {args.props.get('internal')!r}: write true", args.urn)
+    if args.props.get("driver") not in (None, "bridge"):
+        report(f"driver is {args.props['driver']!r}: write 'bridge'", args.urn)
     if args.props.get("ipv6") not in (None, False):
         report("ipv6 is on: leave it out, the filters are for IPv4", args.urn)
 

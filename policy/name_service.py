@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ipaddress import ip_network
 
 from pulumi_policy import PolicyConfigSchema, ResourceValidationPolicy
 
+from abox.addresses import parse_any_literal
 from abox.entries import WILDCARD
 from abox.names import hosts_covering
 from policy.resources import (
@@ -80,8 +82,34 @@ RESOLVERS = (
 )
 """Public resolvers, each with all names below it; policy config can add more."""
 
+ADDRESSES = (
+    "1.0.0.0/24",
+    "1.1.1.0/24",
+    "149.112.112.0/24",
+    "185.228.168.0/24",
+    "185.228.169.0/24",
+    "208.67.220.0/24",
+    "208.67.222.0/24",
+    "45.90.28.0/22",
+    "76.76.10.0/24",
+    "76.76.2.0/24",
+    "8.8.4.0/24",
+    "8.8.8.0/24",
+    "9.9.9.0/24",
+    "94.140.14.0/23",
+    "2001:4860:4860::/48",
+    "2606:4700:4700::/48",
+    "2620:119:35::/48",
+    "2620:119:53::/48",
+    "2620:fe::/48",
+    "2a10:50c0::/32",
+)
+"""Networks in which public resolvers answer under their bare address."""
+
 DOH_LABEL = re.compile(r"doh[0-9]*|doh-.*|.*-doh|dns-over-https")
 """A label that says what the server does."""
+
+_NETWORKS = tuple(ip_network(network) for network in ADDRESSES)
 
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -98,6 +126,8 @@ def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
 
 def _reached(host: str, resolvers: tuple[str, ...], denied: frozenset[str]) -> Iterator[str]:
     """Resolvers that the host allows and no entry of the denylist refuses."""
+    if (address := parse_any_literal(host)) is not None:
+        yield from (host for network in _NETWORKS if address in network)
     name = host.removeprefix(WILDCARD)
     covering = set(hosts_covering(name))
     if any(DOH_LABEL.fullmatch(label) for label in name.split(".")):

@@ -6,6 +6,7 @@ PASSING = {
     "internal": network(),
     "without a role": network(role=None),
     "egress": network(role="egress", internal=False),
+    "driver missing": network(driver=ABSENT),
     "ipv6 missing": network(ipv6=ABSENT),
 }
 FAILING = {
@@ -14,6 +15,8 @@ FAILING = {
     "open without a role": network(role=None, internal=False),
     "text": network(internal="true"),
     "role that looks like egress": network(role="egress2", internal=False),
+    "on the host's interface": network(driver="macvlan", options={"parent": "eth0"}),
+    "the host's": network(driver="host"),
     "ipv6": network(ipv6=True),
     "ipv6 on egress": network(role="egress", internal=False, ipv6=True),
 }

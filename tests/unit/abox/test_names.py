@@ -19,6 +19,7 @@ from abox.names import (
     normalise_name,
     normalise_request_name,
     normalise_suffix,
+    public_suffix_below,
 )
 
 LONGEST = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
@@ -177,3 +178,12 @@ def test_a_domain_of_one_owner_is_no_public_suffix(name: str) -> None:
 def test_a_rented_suffix_is_a_site_of_its_own_as_well() -> None:
     assert not is_registry_suffix("github.io")
     assert is_registry_suffix("co.uk")
+
+
+def test_a_zone_with_rented_names_below_it_is_known() -> None:
+    below = public_suffix_below("amazonaws.com")
+    assert below is not None
+    assert is_public_suffix(below)
+    assert below.endswith(".amazonaws.com")
+    assert public_suffix_below("example.com") is None
+    assert public_suffix_below("wild.test") is None
