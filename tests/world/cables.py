@@ -96,10 +96,11 @@ def unregister(run: Run) -> None:
 def living_runs() -> set[str]:
     """Numbers of runs whose process exists."""
     living = set()
-    for record in RUNS.glob("*.json"):
-        owner = json.loads(record.read_text())
-        if owner["started"] and _start_time(owner["pid"]) == owner["started"]:
-            living.add(record.stem)
+    with _lock():
+        for record in RUNS.glob("*.json"):
+            owner = json.loads(record.read_text())
+            if owner["started"] and _start_time(owner["pid"]) == owner["started"]:
+                living.add(record.stem)
     return living
 
 

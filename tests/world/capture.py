@@ -111,10 +111,13 @@ class Capture:
     """Reads packets of the namespace that it was made in, in a thread of its own."""
 
     def __init__(self, interface: str = "") -> None:
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        # Without an interface to bind to, the protocol given here stands for all of them.
+        protocol = 0 if interface else socket.htons(ETH_P_ALL)
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, protocol)
         _attach_filter(self._socket)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        self._socket.bind((interface, ETH_P_ALL))
+        if interface:
+            self._socket.bind((interface, ETH_P_ALL))
         self._packets: list[Packet] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._read, name="capture", daemon=True).start()

@@ -62,7 +62,8 @@ def client_of(world: World) -> Iterator[Client]:
         for side in ("-i", "-o"):
             host.run(["iptables", "-D", "FORWARD", side, bridge, "-j", "ACCEPT"], check=False)
         host.run(["nft", "delete", "table", "inet", table], check=False)
-        host.run(["ip", "link", "del", bridge], check=False)
+        for device in (f"abxt-{number}v", bridge):  # a namespace takes its time to let go
+            host.run(["ip", "link", "del", device], check=False)
         host.run(["ip", "netns", "del", name], check=False)
 
 

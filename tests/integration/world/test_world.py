@@ -162,6 +162,23 @@ def test_udp_and_tcp_origins_echo(world: World, client: Client) -> None:
     assert [c["received"] for c in world.connections() if c["received"]] == [3, 3]
 
 
+def test_a_watched_namespace_shows_what_it_dials_and_has_loopback_origins(
+    world: World, client: Client
+) -> None:
+    sleeper = host.spawn(["ip", "netns", "exec", client.netns, "cat"])
+    try:
+        world.watch_pod(sleeper.pid)
+        assert world.origin(at="127.0.0.1:81")
+        assert client.curl("http://127.0.0.1:81/").stdout == "abxt origin\n"
+        client.curl("-m", "1", "http://203.0.113.9/")
+        assert [p["destination"] for p in world.dialled()] == ["127.0.0.1", "203.0.113.9"]
+        assert world.attempts("::ffff:127.0.0.1", 81)
+        assert [c["at"] for c in world.connections()] == ["127.0.0.1:81"]
+    finally:
+        world.forget_pods()
+        host.end(sleeper)
+
+
 def test_guard_counts_what_would_leave_the_machine() -> None:
     """Without its route into the world a test packet is dropped at the uplink and counted."""
     if not cables.uplinks():
