@@ -22,7 +22,7 @@ PROJECT = "abox"
 INTERRUPT_GRACE_S = 60.0
 """Seconds that Pulumi gets to finish the step it is at when the user interrupts it."""
 
-NOISE = re.compile(r"\s*$|@ | ~  \S+ \S+ refresh(ing)? |    [\w-]+:[\w/]+:\w+ \S+ *$")
+NOISE = re.compile(r"\s*$|@ | ~  \S+ \S+ refresh(ing)? |    [\w-]+:[\w/]+:\w+ \S+( running)? *$")
 """Lines of Pulumi that aren't shown: signs of life, reads, and resources that stay as they are."""
 
 SALT = re.compile(r"^encryptionsalt:.*\n?", re.MULTILINE)
