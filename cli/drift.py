@@ -14,6 +14,7 @@ from cli.containers import check_known
 from cli.output import note, say, say_json
 from cli.parameters import AsJson, Stack
 from cli.pulumi_engine import Step, preview
+from cli.rule_text import object_text
 
 ENGINE_TYPES = ("pulumi:pulumi:", "pulumi:providers:")
 """The engine's own records: nothing on the host belongs to them."""
@@ -154,14 +155,14 @@ def _firewall(live: Properties) -> list[str]:
 
 
 def _rules(text: Any) -> list[str]:
-    """A table, one object a line, from its normalised JSON."""
+    """A table, one object a line, from its normalised JSON (of nft, or one object a line)."""
     try:
         objects = json.loads(text)
     except (TypeError, ValueError):
         return str(text or "").splitlines()
     if isinstance(objects, dict):
         objects = objects.get("nftables", [objects])
-    return [json.dumps(one, sort_keys=True) for one in objects]
+    return [object_text(one) for one in objects]
 
 
 def _posture(live: Properties) -> list[str]:

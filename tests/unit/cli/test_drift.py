@@ -15,6 +15,9 @@ from cli.pulumi_engine import Report, Step
 URN = "urn:pulumi:dev::abox::abox:sandbox:Sandbox${type}::dev-thing"
 
 
+RULE = {"rule": {"chain": "c", "expr": [{"accept": None}]}}
+
+
 def step(kind: str, operation: str = "update", **more) -> Step:
     return Step(URN.format(type=kind), operation, **more)
 
@@ -25,11 +28,11 @@ def words(kind: str, live: dict, operation: str = "update") -> str:
 
 
 def test_a_changed_table_is_told_as_a_diff():
-    before = json.dumps([{"rule": {"expr": 1}}, {"rule": {"expr": 2}}])
-    after = json.dumps([{"rule": {"expr": 1}}])
+    before = json.dumps([RULE, {"rule": {"chain": "c", "expr": [{"drop": None}]}}])
+    after = json.dumps([RULE])
     told = words("abox:index:FirewallTable", {"applied": before, "live": after})
     assert "--- applied" in told
-    assert '-{"rule": {"expr": 2}}' in told
+    assert "-c: drop" in told
 
 
 def test_a_missing_table_is_told():
