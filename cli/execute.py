@@ -31,9 +31,10 @@ def run_in_agent(
 
 def open_shell(stack: Stack) -> None:
     """Open a shell in the agent."""
-    agent = find_agent(stack)
-    choose = "; ".join(f"command -v {shell} >/dev/null && exec {shell} -i" for shell in SHELLS)
-    host.replace(exec_command(agent, ["sh", "-c", choose], terminal=_has_terminal()))
+    terminal = _has_terminal()
+    flag = " -i" if terminal else ""
+    choose = "; ".join(f"command -v {shell} >/dev/null && exec {shell}{flag}" for shell in SHELLS)
+    host.replace(exec_command(find_agent(stack), ["sh", "-c", choose], terminal=terminal))
 
 
 def find_agent(stack: str) -> Container:

@@ -6,27 +6,26 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from abox import verdict_log
+from abox.allowlist import Deny, Policy, judge_name
 from abox.errors import AboxError
 from abox.naming import Role
+from abox.verdict_lines import NameVerdict, Verdict, parse_dns_line, parse_http_line
 from cli import host
 from cli.checkout import current_checkout
-from cli.containers import check_known, list_containers, of_role
-from cli.output import say, say_json_line
+from cli.containers import Container, check_known, list_containers, of_role
+from cli.output import say_json_line, say_line
 from cli.parameters import Stack
+from cli.stack_file import read_settings
 
-Parser = Callable[[str], "verdict_log.Verdict | None"]
+Parser = Callable[[str], Verdict | None]
 
-SOURCES: dict[Role, Parser] = {
-    Role.DNS: lambda line: verdict_log.parse_dns_line(line),
-    Role.PROXY: lambda line: verdict_log.parse_http_line(line),
-}
+SOURCES: dict[Role, Parser] = {Role.DNS: parse_dns_line, Role.PROXY: parse_http_line}
 """Containers that write verdicts, and how a line of theirs is read."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ")
@@ -40,7 +39,7 @@ class Timed:
     """Seconds since the epoch."""
     order: int
     """Position in its container's log: equal times keep their order."""
-    verdict: "verdict_log.Verdict"
+    verdict: Verdict
 
 
 def logs(
@@ -63,14 +62,61 @@ def logs(
         )
     roles = [Role.DNS] if dns else [Role.PROXY] if http else list(SOURCES)
     sources = {role: of_role(containers, stack, role).id for role in roles}
-    found = _followed(sources) if follow else _merged(sources)
-    for one in found:
-        if blocked and one.verdict.allowed:
+    policy = current_policy(stack)
+    own = own_addresses(stack, containers)
+    for read in _followed(sources) if follow else _merged(sources):
+        one = settled(read, policy)
+        if not wanted(one.verdict, own, blocked=blocked):
             continue
         if as_json:
             say_json_line(to_document(one))
         else:
-            say(in_words(one))
+            say_line(in_words(one))
+
+
+def wanted(verdict: Verdict, own: frozenset[str], *, blocked: bool) -> bool:
+    """Whether a verdict is shown.
+
+    A tunnel whose requests have lines of their own isn't, nor what the gateway asks itself.
+
+    Args:
+        verdict: the verdict.
+        own: addresses of the gateway.
+        blocked: only denials are wanted.
+    """
+    inner = verdict.client in own if isinstance(verdict, NameVerdict) else verdict.tunnel
+    return not inner and not (blocked and verdict.allowed)
+
+
+def settled(one: Timed, policy: Policy | None) -> Timed:
+    """The verdict with an allowed name that doesn't exist told from a denied one.
+
+    The DNS filter answers both alike. The policy as it is now tells them apart; without one the
+    name counts as denied.
+    """
+    verdict = one.verdict
+    if not isinstance(verdict, NameVerdict) or verdict.allowed or policy is None:
+        return one
+    allowed = not isinstance(judge_name(policy, verdict.name), Deny)
+    return replace(one, verdict=replace(verdict, allowed=allowed))
+
+
+def current_policy(stack: str) -> Policy | None:
+    """The policy in the stack's settings; None if this checkout has none or it is refused."""
+    try:
+        return read_settings(current_checkout(), stack).policy
+    except AboxError:
+        return None
+
+
+def own_addresses(stack: str, containers: Iterable[Container]) -> frozenset[str]:
+    """Addresses of a sandbox's gateway."""
+    return frozenset(
+        address
+        for one in containers
+        if one.sandbox == stack and one.role == Role.PAUSE
+        for address in one.addresses.values()
+    )
 
 
 def to_document(one: Timed) -> dict[str, Any]:

@@ -26,6 +26,11 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def say_line(text: str) -> None:
+    """Print one line, whatever is in the text: a line break in it can't forge another line."""
+    say(printable(text))
+
+
 def say_json(document: Any) -> None:
     """Print a document as JSON; whatever isn't ASCII is escaped."""
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
