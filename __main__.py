@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pulumi
-from abox.settings import parse_settings
 
 from abox.errors import AboxError
+from abox.settings import parse_settings
 from components.images import read_image_ids
 from components.resolvers import host_resolvers
 from components.sandbox import Sandbox, SandboxArgs

@@ -23,7 +23,7 @@ BAD = {
 
 
 @pytest.fixture
-def untouched(make_sandbox) -> Sandbox:
+def untouched(make_sandbox):
     sandbox = make_sandbox("b")
     yield sandbox
     sandbox.down()

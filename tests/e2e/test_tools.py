@@ -166,7 +166,9 @@ def test_tool_5_python_requests_works(sandbox_up, shelf):
 
 def test_tool_6_home_and_workspace_outlive_the_container(sandbox_up):
     """TOOL-6: a replaced agent finds its files again."""
-    assert sandbox_up.exec(["sh", "-c", "echo kept > ~/mark; echo kept > /workspace/mark"]).code == 0
+    assert (
+        sandbox_up.exec(["sh", "-c", "echo kept > ~/mark; echo kept > /workspace/mark"]).code == 0
+    )
     before = sandbox_up.facts.agent_container
     host.run(["docker", "rm", "-f", before])
     sandbox_up.stack.up()

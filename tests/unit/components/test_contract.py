@@ -28,9 +28,10 @@ COMPONENTS = [
 def type_token(cls: type) -> str:
     """The token that a component hands to its base class, read from its source."""
     for node in ast.walk(ast.parse(inspect.getsource(cls).strip())):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if is_call and node.func.attr == "__init__" and isinstance(node.args[0], ast.Constant):
-            return node.args[0].value
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "__init__" and isinstance(node.args[0], ast.Constant):
+            return str(node.args[0].value)
     raise AssertionError(f"{cls.__name__} hands no literal type token to its base class")
 
 
@@ -73,5 +74,5 @@ def test_args_are_frozen_and_keyword_only(module):
     for name, cls in inspect.getmembers(importlib.import_module(module), inspect.isclass):
         if name.endswith("Args") and cls.__module__ == module:
             assert dataclasses.is_dataclass(cls), name
-            assert cls.__dataclass_params__.frozen, name
+            assert cls.__dataclass_params__.frozen, name  # type: ignore[attr-defined]
             assert all(field.kw_only for field in dataclasses.fields(cls)), name

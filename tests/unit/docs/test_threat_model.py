@@ -10,7 +10,9 @@ import pytest
 from tests.host import ROOT
 
 DOCUMENT = ROOT / "docs" / "threat-model.md"
-ROW = re.compile(r"^\| (?P<id>[A-Z]+-\d+) \| (?P<claim>[^|]+) \| (?P<by>[^|]+) \| (?P<proof>[^|]+) \|$")
+ROW = re.compile(
+    r"^\| (?P<id>[A-Z]+-\d+) \| (?P<claim>[^|]+) \| (?P<by>[^|]+) \| (?P<proof>[^|]+) \|$"
+)
 PROOF = re.compile(r"`(?P<file>tests/[\w/]+\.py)::(?P<test>\w+)`")
 CLAIM_TEST = re.compile(r"^test_(?P<kind>[a-z]+)_(?P<number>\d+)_")
 SECURITY_FOLDERS = ("tests/e2e", "tests/integration/gateway")
