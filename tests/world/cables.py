@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import host
+from tests.world.origins import DEVICE
 
 PREFIX = "abxt-"
 RUNS = Path("/run/abxt")
@@ -28,7 +29,6 @@ WORLD_SIDE = "198.51.100.251"
 HOST_SIDE_V6 = "2001:db8:ffff::250"
 WORLD_SIDE_V6 = "2001:db8:ffff::251"
 RESOLVER = "198.51.100.53"
-DEVICE_IN_WORLD = "leg"
 TABLE_BASE = 100_000
 """Routing tables of test runs are numbered from here."""
 PREFERENCE = 99
@@ -157,7 +157,7 @@ def lay(run: Run) -> None:
     host.run(["ip", "netns", "add", run.world])
     _ip(
         [
-            f"link add {run.world} type veth peer name {DEVICE_IN_WORLD} netns {run.world}",
+            f"link add {run.world} type veth peer name {DEVICE} netns {run.world}",
             f"address add {HOST_SIDE}/32 dev {run.world}",
             f"-6 address add {HOST_SIDE_V6}/128 dev {run.world} nodad",
             f"link set {run.world} up",
@@ -169,12 +169,12 @@ def lay(run: Run) -> None:
     )
     commands = [
         "link set lo up",
-        f"address add {WORLD_SIDE}/32 dev {DEVICE_IN_WORLD}",
+        f"address add {WORLD_SIDE}/32 dev {DEVICE}",
         f"address add {RESOLVER}/32 dev lo",
-        f"-6 address add {WORLD_SIDE_V6}/128 dev {DEVICE_IN_WORLD} nodad",
-        f"link set {DEVICE_IN_WORLD} up",
-        f"route add {HOST_SIDE}/32 dev {DEVICE_IN_WORLD} src {WORLD_SIDE}",
-        f"-6 route add {HOST_SIDE_V6}/128 dev {DEVICE_IN_WORLD}",
+        f"-6 address add {WORLD_SIDE_V6}/128 dev {DEVICE} nodad",
+        f"link set {DEVICE} up",
+        f"route add {HOST_SIDE}/32 dev {DEVICE} src {WORLD_SIDE}",
+        f"-6 route add {HOST_SIDE_V6}/128 dev {DEVICE}",
     ]
     _ip(commands, netns=run.world)
 
@@ -234,7 +234,7 @@ def add_address(run: Run, address: str) -> None:
 def _address_command(address: str, verb: str) -> str:
     if ":" not in address:
         return f"address {verb} {address}/32 dev lo"
-    device = DEVICE_IN_WORLD if address.lower().startswith("fe8") else "lo"
+    device = DEVICE if address.lower().startswith("fe8") else "lo"
     return f"-6 address {verb} {address}/128 dev {device}" + (" nodad" if verb == "add" else "")
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from tests import host
 from tests.world import cables, sweep
+from tests.world.origins import DEVICE
 
 UPSTREAM_DNS = cables.RESOLVER
 """The resolver that a sandbox of the tests asks."""
@@ -161,7 +162,7 @@ class World:
             cables.lay(self.run)
             self.outpost = Outpost(
                 ["ip", "netns", "exec", self.run.world],
-                interface=cables.DEVICE_IN_WORLD,
+                interface=DEVICE,
                 log=self._log,
             )
             self.outpost.ask("listen", address=cables.RESOLVER)
