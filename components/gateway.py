@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pulumi_docker as docker
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
 from abox.pod import PodContainer, control_container, dns_container, pause_container
@@ -35,6 +35,8 @@ class GatewayArgs:
     """Address of the pod on the egress bridge."""
     proxy_port: int
     """TCP port of the forward proxy."""
+    after: Sequence[Resource] = ()
+    """What must stand before the pod connects to the bridges."""
 
 
 class Gateway(ComponentResource):
@@ -75,6 +77,7 @@ class Gateway(ComponentResource):
                 volumes=self.volumes,
                 joined=joined,
                 networks=() if joined else legs,
+                after=args.after,
             )
             return HardenedContainer(f"{name}-{spec.role}", spec, child)
 

@@ -191,6 +191,8 @@ class ContainerGeneration(CustomResource):
     """The number, as a string of digits; unknown in preview while ``damage`` is not empty."""
     damage: Output[list[str]]
     """What can't be repaired live; empty when all is well."""
+    strays: Output[list[str]]
+    """Containers of the role that a run made and didn't record; empty when all is well."""
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class ContainerGeneration(CustomResource):
         opts: ResourceOptions | None = None,
     ) -> None:
         """Watch the container that ContainerPosture recorded for ``sandbox`` and ``role``."""
-        props = {"sandbox": sandbox, "role": role, **_unset("generation damage")}
+        props = {"sandbox": sandbox, "role": role, **_unset("generation damage strays")}
         super().__init__("abox:index:ContainerGeneration", name, props, opts)
 
 
@@ -325,8 +327,7 @@ class NetworkPosture(CustomResource):
         network: Input[str],
         bridge: Input[str],
         internal: Input[bool],
-        members: Input[Sequence[Input[str]]],
-        agent_allowed: Input[bool] = False,
+        roles: Input[Sequence[str]],
         opts: ResourceOptions | None = None,
     ) -> None:
         """Compare ``network`` (its id) with the rest.
@@ -337,8 +338,8 @@ class NetworkPosture(CustomResource):
             network: id of the Docker network.
             bridge: interface name that it must have.
             internal: whether it must be internal.
-            members: ids of containers that belong there.
-            agent_allowed: whether the sandbox's recorded agent belongs there as well.
+            roles: whose recorded containers belong there; ids can't be inputs, since this stands
+                before the containers, so that a stranger makes room for them.
             opts: resource options.
         """
         props = {
@@ -346,8 +347,7 @@ class NetworkPosture(CustomResource):
             "network": network,
             "bridge": bridge,
             "internal": internal,
-            "members": members,
-            "agent_allowed": agent_allowed,
+            "roles": roles,
             **_unset("live foreign findings"),
         }
         super().__init__("abox:index:NetworkPosture", name, props, opts)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
-from abox.naming import LABEL_ROLE, LABEL_SANDBOX
+from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from components.host import NetworkPosture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,22 @@ class Network(ComponentResource):
         )
         self.internal_id: Output[str] = internal.id
         self.egress_id: Output[str] = egress.id
+        self.postures: list[Resource] = [
+            NetworkPosture(
+                f"{name}-{kind}-posture",
+                sandbox=args.sandbox,
+                network=bridge.id,
+                bridge=interface,
+                internal=kind == "internal",
+                roles=roles,
+                opts=ResourceOptions(parent=self),
+            )
+            for kind, bridge, interface, roles in (
+                ("internal", internal, args.bridge, [Role.PAUSE, Role.AGENT]),
+                ("egress", egress, args.egress_bridge, [Role.PAUSE]),
+            )
+        ]
+        """Who connects to a bridge comes after these: strangers make room first."""
         self.register_outputs({"internal_id": self.internal_id, "egress_id": self.egress_id})
 
 

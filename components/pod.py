@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address
 
-from pulumi import Input, Output
+from pulumi import Input, Output, Resource
 
 from abox.pod import PodContainer
 from components.container import HardenedContainerArgs
@@ -24,6 +24,7 @@ def pod_container(
     volumes: Mapping[str, Input[str]],
     joined: Input[str] | None = None,
     networks: Sequence[tuple[Input[str], Input[str]]] = (),
+    after: Sequence[Resource] = (),
 ) -> HardenedContainerArgs:
     """Arguments of one of the pod's containers.
 
@@ -36,6 +37,7 @@ def pod_container(
         volumes: the pod's volumes by their names in the description.
         joined: id of the container whose namespace is shared; None for the owner of the namespace.
         networks: network ids and addresses of the owner.
+        after: what must stand before the container runs.
     """
     shape = describe(_ANY_ADDRESS)
     described = Output.from_input(gateway).apply(lambda address: dict(describe(address).env))
@@ -55,6 +57,7 @@ def pod_container(
         ],
         tmpfs=shape.tmpfs,
         networks=networks,
+        after=after,
         joined=joined,
         sysctls=shape.sysctls,
         memory_mb=shape.memory_mb,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from pulumi import ComponentResource, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.pod import proxy_container
@@ -42,6 +42,8 @@ class ProxyArgs:
     """Resolvers that allowed names are asked at."""
     trusted_cas: tuple[str, ...]
     """PEM certificates of authorities that origins may use besides the public ones."""
+    after: Sequence[Resource] = ()
+    """What must be well, beside Envoy, before the policy is pushed."""
 
 
 class Proxy(ComponentResource):
@@ -79,8 +81,8 @@ class Proxy(ComponentResource):
             trusted_cas=list(args.trusted_cas),
             ca_certificate=authority.certificate,
             ca_key=authority.key,
-            # The policy counts as live only when Envoy has it, so Envoy has to be there.
-            opts=ResourceOptions(parent=self, depends_on=[container]),
+            # It counts as live only when Envoy and Unbound have it, so they have to be there.
+            opts=ResourceOptions(parent=self, depends_on=[container, *args.after]),
         )
         self.url: Output[str] = Output.concat("http://", args.gateway, ":", str(args.proxy_port))
         self.container_id: Output[str] = container.container_id

@@ -15,7 +15,7 @@ from abox.settings import Settings
 from components.agent import Agent, AgentArgs, agent_image
 from components.firewall import Firewall, FirewallArgs
 from components.gateway import Gateway, GatewayArgs
-from components.host import NetworkPosture, Preflight, SubnetLease
+from components.host import Preflight, SubnetLease
 from components.network import Network, NetworkArgs
 from components.proxy import Proxy, ProxyArgs
 from components.readiness import Readiness
@@ -92,6 +92,7 @@ class Sandbox(ComponentResource):
                 gateway=lease.gateway,
                 egress_gateway=lease.egress_gateway,
                 proxy_port=settings.proxy_port,
+                after=network.postures,
             ),
             child,
         )
@@ -108,27 +109,9 @@ class Sandbox(ComponentResource):
                 policy=policy,
                 upstream_dns=args.upstream_dns,
                 trusted_cas=settings.trusted_cas,
+                after=[gateway],
             ),
             child,
-        )
-        egress = NetworkPosture(
-            f"{name}-egress-posture",
-            sandbox=name,
-            network=network.egress_id,
-            bridge=lease.egress_bridge,
-            internal=False,
-            members=[gateway.pause_id],
-            opts=child,
-        )
-        internal = NetworkPosture(
-            f"{name}-network-posture",
-            sandbox=name,
-            network=network.internal_id,
-            bridge=lease.bridge,
-            internal=True,
-            members=[gateway.pause_id],
-            agent_allowed=True,
-            opts=child,
         )
         ready = Readiness(
             f"{name}-ready",
@@ -148,7 +131,7 @@ class Sandbox(ComponentResource):
                 gateway=lease.gateway,
                 proxy_url=proxy.url,
                 trust_volume=gateway.volumes["trust"],
-                after=[firewall, gateway, proxy, internal, egress, ready],
+                after=[firewall, *network.postures, gateway, proxy, ready],
             ),
             child,
         )

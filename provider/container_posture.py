@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from abox.errors import HostError
 from provider.engine import Engine
 from provider.host import docker_errors
+from provider.leftovers import Leftovers
 from provider.posture import Expected, Facts, Finding, Repair, findings, summary
 from provider.records import Record, Records
 from provider.resource import UNKNOWN, Data, Failure, Field, Resource, is_unknown
@@ -181,7 +182,12 @@ class ContainerPostureResource(Resource):
         # Recorded before it is judged: if it fails, ContainerGeneration replaces it next time.
         record = Record(posture.container, posture.expected.to_document())
         self._records().keep(inputs["sandbox"], inputs["role"], record)
-        return _outputs(posture.apply(), [])
+        outputs = _outputs(posture.apply(), [])
+        # The stack holds this container. So what else bears its role is what a run that was
+        # killed made and couldn't record.
+        strays = Leftovers(self._engine).strays(inputs["sandbox"], inputs["role"], record.container)
+        Leftovers(self._engine).remove_containers(strays)
+        return outputs
 
     def _record_findings(self, state: Data, posture: ContainerPosture) -> Iterator[Finding]:
         """NetworkPosture expels an agent that isn't recorded, so a lost record is drift."""
@@ -224,7 +230,7 @@ class ContainerGenerationResource(Resource):
         Field(name="sandbox", kind=str, replaces=True),
         Field(name="role", kind=str, replaces=True),
     )
-    drift_fields: ClassVar = ("damage",)
+    drift_fields: ClassVar = ("damage", "strays")
 
     def __init__(
         self,
@@ -235,29 +241,42 @@ class ContainerGenerationResource(Resource):
         self._records = records
 
     def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
-        """Any damage."""
-        return {"damage": False} if state.get("damage") else {}
+        """Any damage, any stray container."""
+        return {name: False for name in ("damage", "strays") if state.get(name)}
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """The number is plain arithmetic, so that preview shows the replacement."""
-        return _generation(int(old["generation"]) + 1 if old else 1)
+        return _generation(_next(old) if old else 1)
 
     def create(self, inputs: Data) -> tuple[str, Data]:
         """Start at 1."""
+        self._silence_strays(inputs)
         return f"{inputs['sandbox']}/{inputs['role']}", _generation(1)
 
     def read(self, resource_id: str, state: Data) -> Data:  # noqa: ARG002
         """Look at the recorded container; one that is gone is pulumi-docker's to make again."""
         record = self._records().find(state["sandbox"], state["role"])
-        damage = [] if record is None else self._damage(record)
-        return {"generation": state["generation"], "damage": damage}
+        strays = self._strays(state)
+        damage = []
+        if record is not None and self._exists(record):
+            damage = self._damage(record)
+        elif strays:
+            # Either the stack holds it and it wasn't recorded, or nobody holds it. Both end well
+            # with a replacement: pulumi-docker removes what it holds, the posture the rest.
+            damage = ["a run that made it was interrupted"]
+        return {"generation": state["generation"], "damage": damage, "strays": strays}
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
-        """The next number."""
-        return _generation(int(old["generation"]) + 1)
+        """The next number if there was damage; strays make room for the container."""
+        self._silence_strays(new)
+        return _generation(_next(old))
 
     def delete(self, resource_id: str, state: Data) -> None:
         """Nothing: the record belongs to the posture."""
+
+    def _exists(self, record: Record) -> bool:
+        with docker_errors(f"look at container {record.container[:12]}"):
+            return self._engine().find_container(record.container) is not None
 
     def _damage(self, record: Record) -> list[str]:
         expected = _expected_of(record)
@@ -268,6 +287,19 @@ class ContainerGenerationResource(Resource):
         found = findings(expected, facts) if facts else []
         return [finding.text for finding in found if finding.repair is Repair.NONE]
 
+    def _strays(self, inputs: Data) -> list[str]:
+        sandbox, role = inputs["sandbox"], inputs["role"]
+        record = self._records().find(sandbox, role)
+        held = "" if record is None else record.container
+        return Leftovers(self._engine).strays(sandbox, role, held)
+
+    def _silence_strays(self, inputs: Data) -> None:
+        Leftovers(self._engine).silence_containers(self._strays(inputs))
+
+
+def _next(old: Data) -> int:
+    return int(old["generation"]) + (1 if old.get("damage") else 0)
+
 
 def _generation(number: int) -> Data:
-    return {"generation": str(number), "damage": []}
+    return {"generation": str(number), "damage": [], "strays": []}

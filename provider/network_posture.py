@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import docker.errors
 
 from abox.errors import HostError
-from abox.naming import Role
 from provider.engine import Engine
 from provider.host import bridge_of, docker_errors
 from provider.records import Records
@@ -84,8 +83,7 @@ class NetworkPostureResource(Resource):
         Field(name="network", kind=str),
         Field(name="bridge", kind=str),
         Field(name="internal", kind=bool),
-        Field(name="members", kind=list),
-        Field(name="agent_allowed", kind=bool, default=False),
+        Field(name="roles", kind=list),
     )
     drift_fields: ClassVar = ("foreign", "findings")
 
@@ -119,20 +117,31 @@ class NetworkPostureResource(Resource):
         facts = self._posture(state).read()
         if facts is None:
             return {"live": {}, "foreign": [], "findings": ["the network is gone"]}
-        return self._outputs(facts, state)
+        outputs = self._outputs(facts, state)
+        if self._records().find_network(state["sandbox"], state["bridge"]) != state["network"]:
+            outputs["findings"].append("it isn't the recorded network")
+        return outputs
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
         """Compare and repair."""
         return self._apply(new)
 
-    def delete(self, resource_id: str, state: Data) -> None:
-        """Nothing: the network belongs to pulumi-docker."""
+    def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
+        """Disconnect strangers, which would block the network's removal by pulumi-docker."""
+        if "roles" not in state:
+            return  # made by another version: who belongs there isn't known
+        posture = self._posture(state)
+        facts = posture.read()
+        if facts is not None:
+            posture.expel([each for each in facts.members if each not in self._allowed(state)])
+        self._records().forget_network(state["sandbox"], state["bridge"])
 
     def _posture(self, inputs: Data) -> NetworkPosture:
         return NetworkPosture(inputs["network"], self._engine, self._is_up)
 
     def _apply(self, inputs: Data) -> Data:
         posture = self._posture(inputs)
+        self._records().keep_network(inputs["sandbox"], inputs["bridge"], posture.network)
         facts = self._present(posture)
         posture.expel([each for each in facts.members if each not in self._allowed(inputs)])
         if facts.bridge == inputs["bridge"] and not facts.up:
@@ -158,9 +167,9 @@ class NetworkPostureResource(Resource):
         return facts
 
     def _allowed(self, inputs: Data) -> set[str]:
-        agent = self._records().find(inputs["sandbox"], Role.AGENT)
-        recorded = {agent.container} if agent and inputs["agent_allowed"] else set()
-        return recorded | set(inputs["members"])
+        records = self._records()
+        found = [records.find(inputs["sandbox"], role) for role in inputs.get("roles") or []]
+        return {record.container for record in found if record is not None}
 
     def _outputs(self, facts: Facts, inputs: Data) -> Data:
         allowed = self._allowed(inputs)

@@ -1,7 +1,7 @@
-"""What the provider remembers of a sandbox's containers between runs, outside the stack's state.
+"""What the provider remembers of a sandbox between runs, outside the stack's state.
 
-One file a role: the container that the posture watches and what was asked of it. Two other
-resources need it before the program has run: ContainerGeneration and NetworkPosture.
+One file a role: the container that the posture watches and what was asked of it. One file a
+bridge: its network. Resources that stand before the container or the network need them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,19 @@ class Records:
     def forget(self, sandbox: str, role: str) -> None:
         """Remove the record of a role; no error if there is none."""
         host.remove_document(self._path(sandbox, role))
+
+    def find_network(self, sandbox: str, bridge: str) -> str | None:
+        """Id of the network that was last seen to have a bridge, None if there is none."""
+        document = host.read_document(self._path(sandbox, f"network-{bridge}"))
+        return None if document is None else str(document.get("network"))
+
+    def keep_network(self, sandbox: str, bridge: str, network: str) -> None:
+        """Write the record of a bridge."""
+        host.write_document(self._path(sandbox, f"network-{bridge}"), {"network": network})
+
+    def forget_network(self, sandbox: str, bridge: str) -> None:
+        """Remove the record of a bridge; no error if there is none."""
+        self.forget(sandbox, f"network-{bridge}")
 
     def _path(self, sandbox: str, role: str) -> Path:
         # A role has the form of a name as well, so neither can leave the folder.

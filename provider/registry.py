@@ -33,6 +33,6 @@ def resources() -> Mapping[str, Resource]:
         PreflightResource(
             Preflight(host.engine, host.effective_uid, host.free_mb, lambda: str(host.state_dir()))
         ),
-        SubnetLeaseResource(subnet_lease.on_this_host, lambda: Leftovers(host.engine)),
+        SubnetLeaseResource(subnet_lease.on_this_host, lambda: Leftovers(host.engine), remembered),
     ]
     return {resource.type_name: resource for resource in served}

@@ -13,6 +13,7 @@ from abox.naming import bridge_name, check_name, egress_bridge_name, table_name
 from provider import host
 from provider.host import Taken
 from provider.leftovers import Leftovers
+from provider.records import Records
 from provider.resource import UNKNOWN, Data, Failure, Field, Resource, is_unknown
 
 POOL = ipaddress.IPv4Network("10.10.0.0/16")
@@ -253,9 +254,15 @@ class SubnetLeaseResource(Resource):
     delete_before_replace = True
     drift_fields: ClassVar = ("conflicts",)
 
-    def __init__(self, leases: Callable[[], Leases], leftovers: Callable[[], Leftovers]) -> None:
+    def __init__(
+        self,
+        leases: Callable[[], Leases],
+        leftovers: Callable[[], Leftovers],
+        records: Callable[[], Records],
+    ) -> None:
         self._leases = leases
         self._leftovers = leftovers
+        self._records = records
 
     def problems(self, inputs: Data, old: Data) -> Iterator[Failure]:
         """Bad names and subnets, and addresses that somebody else has."""
@@ -297,13 +304,15 @@ class SubnetLeaseResource(Resource):
         """The lease beside what else has its addresses."""
         leases = self._leases()
         lease = _stored(resource_id, state, leases)
-        return _outputs(lease, leases.conflicts(lease))
+        strays = [f"the network {each[:12]} is unfinished" for each in self._strays(lease)]
+        return _outputs(lease, leases.conflicts(lease) + strays)
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
         """Write the lease again and take hand-made twins of its bridges away."""
         leases = self._leases()
         lease = _stored(resource_id, old, leases)
         self._leftovers().remove_twins(lease.sandbox, lease.interfaces)
+        self._leftovers().remove_networks(self._strays(lease))
         leases.restore(lease)
         return _outputs(lease, leases.conflicts(lease))
 
@@ -311,6 +320,11 @@ class SubnetLeaseResource(Resource):
         """Give the addresses back; the last of the sandbox to go takes everything left along."""
         self._leftovers().remove(resource_id)
         self._leases().free(resource_id)
+
+    def _strays(self, lease: Lease) -> list[str]:
+        records = self._records()
+        recorded = {each: records.find_network(lease.sandbox, each) for each in lease.interfaces}
+        return self._leftovers().stray_networks(lease.sandbox, recorded)
 
 
 def _stored(sandbox: str, state: Data, leases: Leases) -> Lease:

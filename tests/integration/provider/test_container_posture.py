@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abox.errors import HostError
+from abox.naming import LABEL_ROLE, LABEL_SANDBOX
 from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
 from provider.engine import Engine
 from provider.host import engine, network_namespace
@@ -156,7 +157,7 @@ def test_container_made_otherwise_is_damaged_beyond_live_repair(bench, tmp_path,
     seen = generation.read("abxt/agent", state)
     assert any(words in text for text in seen["damage"])
     assert generation.drift({**state, **seen}, state)
-    assert generation.update("abxt/agent", state, state)["generation"] == "5"
+    assert generation.update("abxt/agent", {**state, **seen}, state)["generation"] == "5"
 
 
 def test_generation_stays_while_the_container_is_well_or_gone(bench, tmp_path):
@@ -166,12 +167,59 @@ def test_generation_stays_while_the_container_is_well_or_gone(bench, tmp_path):
     records = Records(tmp_path)
     generation = ContainerGenerationResource(engine, lambda: records)
     state = {"sandbox": "abxt", "role": "agent", "generation": "4", "damage": []}
-    assert generation.read("abxt/agent", state) == {"generation": "4", "damage": []}  # no record
+    well = {"generation": "4", "damage": [], "strays": []}
+    assert generation.read("abxt/agent", state) == well  # no record
     records.keep("abxt", "agent", Record(container, expected.to_document()))
     bench.engine.pause(container)  # repaired live: no reason for a replacement
-    assert generation.read("abxt/agent", state) == {"generation": "4", "damage": []}
+    assert generation.read("abxt/agent", state) == well
     bench.engine.remove_container(container, force=True)
-    assert generation.read("abxt/agent", state) == {"generation": "4", "damage": []}
+    assert generation.read("abxt/agent", state) == well
+
+
+LABELS = {LABEL_SANDBOX: "abxt-strays", LABEL_ROLE: "agent"}
+
+
+def test_what_a_killed_run_made_is_silenced_and_after_its_successor_removed(bench, tmp_path):
+    """The address is free before the successor is made, and nothing is left when it stands."""
+    own = bench.network(7)
+    unfinished = bench.container(networks={own: ADDRESS}, labels=LABELS)
+    bystander = bench.container(labels={**LABELS, LABEL_ROLE: "dns"})
+    records = Records(tmp_path)
+    generation = ContainerGenerationResource(engine, lambda: records)
+    inputs = {"sandbox": "abxt-strays", "role": "agent"}
+    state = {**inputs, "generation": "1", "damage": [], "strays": []}
+    seen = {**state, **generation.read("id", state)}
+    assert seen["strays"] == [unfinished]
+    assert generation.drift(seen, inputs) == {"damage": False, "strays": False}
+    # If the stack holds it after all, pulumi-docker replaces it, as the number says.
+    assert generation.update("id", seen, inputs)["generation"] == "2"
+    assert not bench.engine.find_container(unfinished)["State"]["Running"]
+
+    successor = bench.container(networks={own: ADDRESS}, labels=LABELS)
+    expected = bench.expected(networks=[{"network": own, "address": ADDRESS}]).to_document()
+    posture = ContainerPostureResource(engine, network_namespace, lambda: records)
+    posture.create({**inputs, "container": successor, "expected": expected})
+    assert bench.engine.find_container(unfinished) is None
+    assert bench.engine.find_container(successor)["State"]["Running"]
+    assert bench.engine.find_container(bystander)["State"]["Running"]
+    seen = generation.read("id", {**state, "generation": "2"})
+    assert seen == {"generation": "2", "damage": [], "strays": []}
+
+
+def test_stray_beside_a_good_container_replaces_nothing(bench, tmp_path):
+    own = bench.network(7)
+    held = bench.container(networks={own: ADDRESS}, labels=LABELS)
+    stray = bench.container(labels=LABELS)
+    expected = bench.expected(networks=[{"network": own, "address": ADDRESS}])
+    records = Records(tmp_path)
+    records.keep("abxt-strays", "agent", Record(held, expected.to_document()))
+    generation = ContainerGenerationResource(engine, lambda: records)
+    state = {"sandbox": "abxt-strays", "role": "agent", "generation": "1"}
+    seen = {**state, **generation.read("id", state)}
+    assert seen["strays"] == [stray]
+    assert generation.update("id", seen, state)["generation"] == "1"
+    assert not bench.engine.find_container(stray)["State"]["Running"]
+    assert bench.engine.find_container(held)["State"]["Running"]
 
 
 def test_gone_container_is_drift_and_not_an_error(bench, tmp_path):

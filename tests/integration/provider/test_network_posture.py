@@ -26,8 +26,7 @@ def inputs_for(bench, network):
         "network": network,
         "bridge": bridge,
         "internal": True,
-        "members": [],
-        "agent_allowed": True,
+        "roles": ["pause", "agent"],
     }
 
 
@@ -35,7 +34,8 @@ def test_stranger_is_seen_and_disconnected_and_goes_on_running(bench, posture, t
     network = bench.network(9)
     member = bench.container(networks={network: "10.213.9.2"})
     agent = bench.container(networks={network: "10.213.9.10"})
-    inputs = {**inputs_for(bench, network), "members": [member]}
+    inputs = inputs_for(bench, network)
+    Records(tmp_path).keep("abxt", "pause", Record(member, {}))
     Records(tmp_path).keep("abxt", "agent", Record(agent, {}))
     resource_id, state = posture.create(inputs)
     assert state["foreign"] == []  # control: member and recorded agent belong there
@@ -71,3 +71,25 @@ def test_bridge_that_was_switched_off_is_switched_on(bench, posture):
     assert seen["findings"] == [f"its bridge {inputs['bridge']} is gone or down"]
     posture.update(resource_id, state, inputs)
     assert host.is_up(inputs["bridge"])
+
+
+def test_stranger_does_not_block_the_removal_of_the_network(bench, posture):
+    network = bench.network(9)
+    inputs = inputs_for(bench, network)
+    resource_id, state = posture.create(inputs)
+    stranger = bench.container(networks={network: "10.213.9.66"})
+    for _ in range(2):  # gone already: no error
+        posture.delete(resource_id, {**inputs, **state})
+    bench.engine.remove_network(network)
+    assert bench.engine.find_container(stranger)["State"]["Running"]
+    posture.delete(resource_id, {**inputs, **state})
+
+
+def test_lost_record_of_the_network_is_drift(bench, posture, tmp_path):
+    network = bench.network(9)
+    inputs = inputs_for(bench, network)
+    resource_id, state = posture.create(inputs)
+    Records(tmp_path).forget_network("abxt", inputs["bridge"])
+    assert posture.drift(posture.read(resource_id, inputs), inputs)
+    posture.update(resource_id, state, inputs)
+    assert posture.read(resource_id, inputs)["findings"] == []

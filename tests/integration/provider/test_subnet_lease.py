@@ -14,6 +14,7 @@ from abox.errors import HostError
 from abox.naming import LABEL_SANDBOX, bridge_name
 from provider import host
 from provider.leftovers import Leftovers
+from provider.records import Records
 from provider.subnet_lease import Leases, SubnetLeaseResource
 
 pytestmark = pytest.mark.integration
@@ -33,7 +34,9 @@ def lease(tmp_path) -> SubnetLeaseResource:
     leases = Leases(
         tmp_path / "leases", str(tmp_path), lambda: host.routes() + host.docker_networks()
     )
-    return SubnetLeaseResource(lambda: leases, lambda: Leftovers(host.engine))
+    return SubnetLeaseResource(
+        lambda: leases, lambda: Leftovers(host.engine), lambda: Records(tmp_path / "sandboxes")
+    )
 
 
 def make_network(bench, sandbox, subnet, *, labelled, interface=None):
@@ -48,10 +51,35 @@ def make_network(bench, sandbox, subnet, *, labelled, interface=None):
     return made["Id"]
 
 
-def test_own_bridge_is_no_conflict(bench, lease, sandbox):
+def test_own_bridge_is_no_conflict(bench, lease, sandbox, tmp_path):
     inputs = {"sandbox": sandbox, "subnet": "10.10.251.0/24"}
     resource_id, state = lease.create(inputs)
-    make_network(bench, sandbox, state["subnet"], labelled=True)
+    network = make_network(bench, sandbox, state["subnet"], labelled=True)
+    Records(tmp_path / "sandboxes").keep_network(sandbox, state["bridge"], network)
+    assert lease.read(resource_id, {**inputs, **state})["conflicts"] == []
+
+
+@pytest.mark.parametrize("recorded", [None, "0" * 64], ids=["no record", "another record"])
+def test_network_of_an_interrupted_run_is_seen_and_makes_room(
+    bench, lease, sandbox, tmp_path, recorded
+):
+    inputs = {"sandbox": sandbox, "subnet": "10.10.251.0/24"}
+    resource_id, state = lease.create(inputs)
+    state = {**inputs, **state}
+    if recorded:
+        Records(tmp_path / "sandboxes").keep_network(sandbox, state["bridge"], recorded)
+    unfinished = make_network(bench, sandbox, state["subnet"], labelled=True)
+    seen = lease.read(resource_id, state)
+    assert seen["conflicts"] == [f"the network {unfinished[:12]} is unfinished"]
+    assert lease.update(resource_id, state, inputs)["conflicts"] == []
+    assert bench.engine.find_network(unfinished) is None
+
+
+def test_network_whose_record_was_lost_stays_while_somebody_is_on_it(bench, lease, sandbox):
+    inputs = {"sandbox": sandbox, "subnet": "10.10.251.0/24"}
+    resource_id, state = lease.create(inputs)
+    network = make_network(bench, sandbox, state["subnet"], labelled=True)
+    bench.container(networks={network: "10.10.251.10"})
     assert lease.read(resource_id, {**inputs, **state})["conflicts"] == []
 
 

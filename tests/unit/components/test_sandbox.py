@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
+from typing import Any
 
 import pulumi
 import pytest
@@ -35,7 +36,7 @@ class Recorder(mocks.Mocks):
     """Remembers every resource and answers what the providers would."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, dict] = {}
+        self.seen: dict[str, dict[str, Any]] = {}
         self.order: list[str] = []
         self.types: dict[str, str] = {}
 
@@ -69,7 +70,7 @@ def recorder(request):
 
 
 @pulumi.runtime.test
-def build(raw: dict | None = None):
+def build(raw: dict[str, Any] | None = None):
     """Run the program to its end, so that assertions stand outside of any `apply`."""
     settings = parse_settings("project-a", {"allow": ["example.com"], **(raw or {})})
     args = SandboxArgs(
@@ -116,12 +117,14 @@ def test_no_agent_before_its_firewall_policy_and_gate(recorder):
     for earlier in (
         "project-a-firewall-table",
         "project-a-proxy-policy",
-        "project-a-network-posture",
-        "project-a-egress-posture",
+        "project-a-network-internal-posture",
+        "project-a-network-egress-posture",
         "project-a-ready",
     ):
         assert position(earlier) < position("project-a-agent"), earlier
     assert position("project-a-firewall-table") < position("project-a-network-internal")
+    for leg in ("internal", "egress"):  # strangers leave before anything connects
+        assert position(f"project-a-network-{leg}-posture") < position("project-a-gateway-pause")
 
 
 def test_every_container_is_watched_from_both_sides(recorder):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ from provider.subnet_lease import Leases, SubnetLeaseResource
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 MEGABYTE = 1024 * 1024
+
+
+def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Result of a coroutine; unlike `asyncio.run` it leaves the thread's loop to other tests."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 def authority():
@@ -167,7 +178,9 @@ def subnet_lease(folder: Path) -> Sample:
     engine = FakeEngine()
     leases = Leases(folder / "leases", "/checkout", list)
     return Sample(
-        SubnetLeaseResource(lambda: leases, lambda: Leftovers(engine)),
+        SubnetLeaseResource(
+            lambda: leases, lambda: Leftovers(engine), lambda: Records(folder / "sandboxes")
+        ),
         {"sandbox": "p", "subnet": "10.10.3.0/24"},
         {"sandbox": "q", "subnet": "10.10.4.0/24"},
         {"conflicts": ["somebody overlaps"]},
@@ -285,7 +298,7 @@ def container_generation(folder: Path) -> Sample:
         ContainerGenerationResource(engine, lambda: Records(folder)),
         {"sandbox": "p", "role": "agent"},
         {"sandbox": "q", "role": "dns"},
-        {"damage": ["privileged is True instead of False"]},
+        {"damage": ["privileged is True instead of False"], "strays": ["c9"]},
         engine.calls,
     )
 
@@ -306,7 +319,8 @@ def network_posture(folder: Path) -> Sample:
     }
     engine = FakeEngine(networks_by_id=networks)
     records = Records(folder)
-    records.keep("p", "agent", Record("agent", {}))
+    for role in ("agent", "pause"):
+        records.keep("p", role, Record(role, {}))
 
     def switched_on(interface: str) -> None:
         engine.calls.append(interface)
@@ -318,16 +332,14 @@ def network_posture(folder: Path) -> Sample:
             "network": "net1",
             "bridge": "abx-p",
             "internal": True,
-            "members": ["pause"],
-            "agent_allowed": True,
+            "roles": ["pause", "agent"],
         },
         {
             "sandbox": "q",
             "network": "net2",
             "bridge": "abx-q",
             "internal": False,
-            "members": ["stranger"],
-            "agent_allowed": False,
+            "roles": ["pause"],
         },
         {"foreign": ["stranger (stranger)"], "findings": ["it is not internal"]},
         engine.calls,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import inspect
 import json
@@ -25,7 +24,7 @@ from provider.registry import resources
 from provider.resource import UNKNOWN, is_unknown
 from provider.server import AboxProvider
 from provider.values import plain, plain_map, wrapped
-from tests.unit.provider.samples import SAMPLES
+from tests.unit.provider.samples import SAMPLES, finished
 
 TYPES = sorted(SAMPLES)
 INPUTS = [(name, field.name) for name, kind in sorted(resources().items()) for field in kind.fields]
@@ -52,7 +51,7 @@ def provider_of(sample):
 
 def diff(sample, state, inputs):
     request = DiffRequest(urn(sample.resource.type_name), "id", wire(state), wire(inputs), [])
-    return asyncio.run(provider_of(sample).diff(request))
+    return finished(provider_of(sample).diff(request))
 
 
 def created(sample):
@@ -95,18 +94,18 @@ def test_every_method_reaches_a_nested_resource(sample):
     provider, name = provider_of(sample), sample.resource.type_name
     inputs = wire(sample.inputs)
 
-    checked = asyncio.run(provider.check(CheckRequest(urn(name), {}, inputs, b"")))
+    checked = finished(provider.check(CheckRequest(urn(name), {}, inputs, b"")))
     assert not checked.failures
     assert plain_map(checked.inputs) == sample.inputs
 
-    made = asyncio.run(provider.create(CreateRequest(urn(name), inputs, 0, preview=False)))
+    made = finished(provider.create(CreateRequest(urn(name), inputs, 0, preview=False)))
     assert made.resource_id
 
     unchanged = DiffRequest(urn(name), made.resource_id, made.properties, inputs, [])
-    assert asyncio.run(provider.diff(unchanged)).changes is False
+    assert finished(provider.diff(unchanged)).changes is False
 
     refresh = ReadRequest(urn(name), made.resource_id, made.properties, inputs)
-    read = asyncio.run(provider.read(refresh))
+    read = finished(provider.read(refresh))
     assert read.resource_id == made.resource_id
     assert read.inputs == inputs  # an empty map would wipe the stored ones
     assert plain_map(read.properties) == plain_map(made.properties)
@@ -114,19 +113,19 @@ def test_every_method_reaches_a_nested_resource(sample):
     repair = UpdateRequest(
         urn(name), made.resource_id, made.properties, inputs, 0, [], preview=False
     )
-    updated = asyncio.run(provider.update(repair))
+    updated = finished(provider.update(repair))
     assert updated.properties.keys() == made.properties.keys()
 
     removal = DeleteRequest(urn(name), made.resource_id, made.properties, 0)
-    asyncio.run(provider.delete(removal))
-    asyncio.run(provider.delete(removal))  # gone already: no error
+    finished(provider.delete(removal))
+    finished(provider.delete(removal))  # gone already: no error
 
 
 def test_unknown_resource_type_is_refused():
     for token in ("abox:index:Nonsense", "docker:index:SubnetLease"):
         request = CheckRequest(f"urn:pulumi:s::p::{token}::x", {}, {}, b"")
         with pytest.raises(AboxError, match="is unknown"):
-            asyncio.run(AboxProvider(resources()).check(request))
+            finished(AboxProvider(resources()).check(request))
 
 
 @pytest.mark.parametrize(("sample", "field"), INPUTS, indirect=["sample"])
@@ -169,7 +168,7 @@ def test_preview_of_create_gives_no_id_and_touches_nothing(sample, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     sample.trace.clear()
     request = CreateRequest(urn(sample.resource.type_name), wire(sample.inputs), 0, preview=True)
-    planned = asyncio.run(provider_of(sample).create(request))
+    planned = finished(provider_of(sample).create(request))
     assert not planned.resource_id
     assert sample.trace == []
     assert sorted(tmp_path.rglob("*")) == before
@@ -197,19 +196,17 @@ def test_preview_takes_unknown_inputs(sample):
     else:
         unknown = dict.fromkeys(sample.inputs, UNKNOWN)
     provider = provider_of(sample)
-    checked = asyncio.run(provider.check(CheckRequest(urn(name), {}, wire(unknown), b"")))
+    checked = finished(provider.check(CheckRequest(urn(name), {}, wire(unknown), b"")))
     assert not checked.failures
     request = CreateRequest(urn(name), wire(unknown), 0, preview=True)
-    assert asyncio.run(provider.create(request)).properties
+    assert finished(provider.create(request)).properties
 
 
 @pytest.mark.parametrize("sample", TYPES, indirect=True)
 def test_check_names_every_failure_at_once(sample):
     name = sample.resource.type_name
     bad = {"nonsense": PropertyValue("x")}
-    failures = asyncio.run(
-        provider_of(sample).check(CheckRequest(urn(name), {}, bad, b""))
-    ).failures
+    failures = finished(provider_of(sample).check(CheckRequest(urn(name), {}, bad, b""))).failures
     required = {field.name for field in sample.resource.fields if field.required}
     assert {failure.property for failure in failures} == required | {"nonsense"}
 
@@ -219,7 +216,7 @@ def test_check_refuses_an_input_of_the_wrong_kind(sample, field):
     name = sample.resource.type_name
     wrong = 1.5 if not isinstance(sample.inputs[field], float) else "x"
     inputs = wire({**sample.inputs, field: wrong})
-    failures = asyncio.run(
+    failures = finished(
         provider_of(sample).check(CheckRequest(urn(name), {}, inputs, b""))
     ).failures
     assert [failure.property for failure in failures] == [field]
@@ -230,8 +227,8 @@ def test_secrets_stay_secret_in_every_answer(sample):
     name, provider = sample.resource.type_name, provider_of(sample)
     secret = {field.name for field in sample.resource.fields if field.secret}
     inputs = {key: wrapped(value, secret=key in secret) for key, value in sample.inputs.items()}
-    made = asyncio.run(provider.create(CreateRequest(urn(name), inputs, 0, preview=False)))
-    read = asyncio.run(
+    made = finished(provider.create(CreateRequest(urn(name), inputs, 0, preview=False)))
+    read = finished(
         provider.read(ReadRequest(urn(name), made.resource_id, made.properties, inputs))
     )
     kept = secret | sample.resource.secret_outputs

@@ -51,7 +51,7 @@ def test_foreign_member_is_disconnected_and_never_removed(tmp_path):
 def test_recorded_agent_belongs_only_where_the_program_says_so(tmp_path):
     sample = network_posture(tmp_path)
     assert "agent (agent)" not in read(sample)["foreign"]
-    assert "agent (agent)" in read(sample, agent_allowed=False)["foreign"]
+    assert "agent (agent)" in read(sample, roles=["pause"])["foreign"]
     assert "agent (agent)" in read(sample, sandbox="q")["foreign"]
 
 

@@ -16,6 +16,7 @@ from abox.errors import AboxError, HostError
 from provider.resource import Field, Resource
 from provider.server import AboxProvider, _Servicer
 from provider.values import wrapped
+from tests.unit.provider.samples import finished
 
 URN = "urn:pulumi:s::p::abox:a:A$abox:index:Fake::x"
 
@@ -54,7 +55,7 @@ class Context:
 
 def call(method, request):
     servicer = _Servicer([], "0.1.0", AboxProvider({"Fake": Fake()}), engine_address="")
-    return asyncio.run(getattr(servicer, method)(request, Context()))
+    return finished(getattr(servicer, method)(request, Context()))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_bug_keeps_its_traceback():
 def test_gone_resource_has_an_empty_id_and_keeps_its_inputs():
     provider = AboxProvider({"Fake": Fake(lambda: None)})
     inputs = {"text": wrapped("x")}
-    answer = asyncio.run(provider.read(ReadRequest(URN, "id", inputs, inputs)))
+    answer = finished(provider.read(ReadRequest(URN, "id", inputs, inputs)))
     assert answer.resource_id == ""
     assert answer.inputs == inputs
 
@@ -87,7 +88,7 @@ def test_gone_resource_has_an_empty_id_and_keeps_its_inputs():
 def test_import_is_refused():
     provider = AboxProvider({"Fake": Fake()})
     with pytest.raises(AboxError, match="can't be imported"):
-        asyncio.run(provider.read(ReadRequest(URN, "id", {}, {})))
+        finished(provider.read(ReadRequest(URN, "id", {}, {})))
 
 
 def test_slow_resources_are_read_side_by_side():
@@ -103,4 +104,4 @@ def test_slow_resources_are_read_side_by_side():
     async def both():
         return await asyncio.gather(provider.read(request), provider.read(request))
 
-    assert len(asyncio.run(both())) == 2
+    assert len(finished(both())) == 2

@@ -11,6 +11,7 @@ from abox.errors import AboxError, HostError, SettingsError
 from abox.naming import bridge_name, egress_bridge_name
 from provider.host import Taken
 from provider.leftovers import Leftovers
+from provider.records import Records
 from provider.subnet_lease import Lease, Leases, SubnetLeaseResource, parse_subnet
 from tests.unit.provider.samples import FakeEngine
 
@@ -27,6 +28,19 @@ def leases(tmp_path):
         checkout = tmp_path / owner
         checkout.mkdir(exist_ok=True)
         return Leases(tmp_path / "leases", str(checkout), lambda: list(in_use))
+
+    return make
+
+
+@pytest.fixture
+def resource_over(tmp_path):
+    """The resource over leases and an engine of the test."""
+
+    def make(leases, engine=None):
+        engine = engine or FakeEngine()
+        return SubnetLeaseResource(
+            leases, lambda: Leftovers(engine), lambda: Records(tmp_path / "sandboxes")
+        )
 
     return make
 
@@ -166,18 +180,18 @@ def test_subnet_out_of_the_pool_is_refused(subnet):
         parse_subnet(subnet)
 
 
-def test_check_touches_nothing(leases, tmp_path):
-    resource = SubnetLeaseResource(leases, lambda: Leftovers(FakeEngine()))
+def test_check_touches_nothing(leases, resource_over, tmp_path):
+    resource = resource_over(leases)
     for subnet in ("auto", "10.10.3.0/24", "nonsense"):
         list(resource.problems({"sandbox": "a", "subnet": subnet}, {}))
     assert not (tmp_path / "leases").exists()
 
 
-def test_check_shows_three_lines():
+def test_check_shows_three_lines(resource_over):
     def no_docker():
         raise HostError(what="no Docker engine answers", why="refused", remedy="start dockerd")
 
-    resource = SubnetLeaseResource(no_docker, lambda: Leftovers(FakeEngine()))
+    resource = resource_over(no_docker)
     (failure,) = resource.problems({"sandbox": "a", "subnet": "auto"}, {})
     assert failure.reason.splitlines() == [
         "no Docker engine answers",
@@ -193,8 +207,8 @@ def test_no_name_leads_out_of_the_folder(leases):
         leases().take("../x", "auto")
 
 
-def test_preview_knows_names_at_once_and_addresses_if_fixed(leases):
-    resource = SubnetLeaseResource(leases, lambda: Leftovers(FakeEngine()))
+def test_preview_knows_names_at_once_and_addresses_if_fixed(leases, resource_over):
+    resource = resource_over(leases)
     planned = resource.planned({"sandbox": "a", "subnet": "auto"}, None)
     assert planned["bridge"] == bridge_name("a")
     planned = resource.planned({"sandbox": "a", "subnet": "10.10.3.0/24"}, None)
@@ -203,12 +217,12 @@ def test_preview_knows_names_at_once_and_addresses_if_fixed(leases):
     assert planned["egress_gateway"] == "10.11.3.2"
 
 
-def test_removal_takes_what_the_sandbox_left_but_no_data(leases):
+def test_removal_takes_what_the_sandbox_left_but_no_data(leases, resource_over):
     engine = FakeEngine(
         containers_by_id={"c": {"Id": "c"}},
         networks_by_id={"n": {"Id": "n", "Containers": {"c": {}}}},
     )
-    resource = SubnetLeaseResource(leases, lambda: Leftovers(engine))
+    resource = resource_over(leases, engine)
     _, state = resource.create({"sandbox": "a", "subnet": "auto"})
     engine.calls.clear()
     resource.delete("a", state)
