@@ -16,7 +16,7 @@ from typing import Any
 from bench import bare
 from bench.figures import Figure, render_table
 from bench.memory import container_memory_mb, proportional_memory_mb
-from bench.sandbox import PROBE, Sandbox, sandbox
+from bench.sandbox import PROBE, Sandbox, empty_stack, sandbox
 from tests import host
 
 RESULTS = host.ROOT / "bench" / "results.json"
@@ -67,13 +67,13 @@ def measure(one: Sandbox, rounds: int, *, cold: bool) -> list[Figure]:
         if number < rounds - 1:
             times.setdefault("destroy", []).append(timed(one.destroy))
     say("no changes, drift, policy")
-    ids = list(one.containers().values())
-    for _ in range(rounds):
-        times.setdefault("inspect", []).append(timed(lambda: look(ids)))
-        times.setdefault("no-op", []).append(timed(one.up))
-        times.setdefault("drift", []).append(timed(one.drift_check))
-        times.setdefault("exec", []).append(timed(lambda: bare.docker("exec", ids[0], "true")))
-        times.setdefault("policy", []).extend(change_policy(one))
+    with empty_stack() as empty:
+        for _ in range(rounds):
+            times.setdefault("empty up", []).append(timed(empty.up))
+            times.setdefault("no-op", []).append(timed(one.up))
+            times.setdefault("empty drift", []).append(timed(empty.drifted))
+            times.setdefault("drift", []).append(timed(one.drift_check))
+            times.setdefault("policy", []).extend(change_policy(one))
     say("memory")
     pod = [one.containers()[role] for role in POD]
     memory = container_memory_mb(pod), proportional_memory_mb(pod)
@@ -104,13 +104,14 @@ def figures_of(
             beside_values=tuple(times[other]), limit=limit,
         )  # fmt: skip
 
+    empty = "Pulumi with an empty program"
     script = "the same five containers by a script"
     found = [
         seconds("up", "`up`, until the agent's first answer", "up", script, "bare up", 6),
-        seconds("up-no-op", "`up` without changes", "no-op", "`docker inspect`", "inspect", 6),
-        seconds("drift", "drift check", "drift", "`docker inspect`", "inspect", 4),
-        seconds("policy", "allowlist change, live", "policy", "`docker exec`", "exec", 3),
-        seconds("destroy", "`destroy`", "destroy", "`docker rm`", "bare down", 5),
+        seconds("up-no-op", "`up` without changes", "no-op", empty, "empty up", 6),
+        seconds("drift", "drift check", "drift", empty, "empty drift", 4),
+        seconds("policy", "allowlist change, live", "policy", empty, "empty up", 3),
+        seconds("destroy", "`destroy`", "destroy", "`docker rm` by a script", "bare down", 5),
     ]
     if "cold" in times:
         found.insert(
@@ -157,13 +158,6 @@ def change_policy(one: Sandbox) -> list[float]:
 def settled(one: Sandbox, status: int) -> None:
     """See that the old answer still holds, so that a change can be told from it."""
     one.wait_for(PROBE, status)
-
-
-def look(containers: list[str]) -> None:
-    """What a bare look at the same things takes: five containers, two networks, the table."""
-    bare.docker("inspect", *containers)
-    bare.docker("network", "ls")
-    host.run(["nft", "--json", "list", "tables"])
 
 
 def drop_caches() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests import host
@@ -89,6 +91,21 @@ class Sandbox:
         agent = self.containers()["agent"]
         words = ["docker", "exec", agent, "python3", "-c", CONNECT_PROBE]
         return host.run([*words, address, port, name, status], timeout_s=90).stdout.strip()
+
+
+@contextmanager
+def empty_stack() -> Iterator[Stack]:
+    """A stack of a program that makes nothing: what Pulumi itself takes on this machine."""
+    with tempfile.TemporaryDirectory(prefix="abxb-empty-") as folder:
+        Path(folder, "__main__.py").write_text("import pulumi\n")
+        with Project(program=Path(folder)) as project:
+            stack = Stack(project, f"{NAME}-empty")
+            try:
+                stack.configure({})
+                stack.up()
+                yield stack
+            finally:
+                stack.remove()
 
 
 @contextmanager
