@@ -8,9 +8,9 @@ from __future__ import annotations
 
 ACCESS_LOG_FIELDS: dict[str, str] = {
     "time": "%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%",
-    "mark": "%REQ(x-abox-judged)%",
-    "name": "%REQ(x-abox-name)%",
-    "port": "%REQ(x-abox-port)%",
+    "mark": "%DYNAMIC_METADATA(abox:mark)%",
+    "name": "%DYNAMIC_METADATA(abox:name)%",
+    "port": "%DYNAMIC_METADATA(abox:port)%",
     "method": "%REQ(:METHOD)%",
     "path": "%PATH(NQ)%",
     "protocol": "%PROTOCOL%",

@@ -74,12 +74,8 @@ def _same(wanted: Any, found: Any) -> bool:
     return bool(_canonical(wanted) == _canonical(found))
 
 
-_DEFAULTS = (False, "", 0, [], {}, None, "ALLOW")
+_DEFAULTS: tuple[Any, ...] = (False, "", 0, [], {}, None, "ALLOW")
 """Values that Envoy leaves out of its dump; ALLOW is the first of the RBAC filter's actions."""
-
-
-_DEFAULTS = (False, "", 0, [], {}, None, "ALLOW")
-"""Values that Envoy's dump leaves out; ``ALLOW`` is the default of a rule's action."""
 
 
 def _canonical(value: Any) -> Any:

@@ -15,13 +15,23 @@ import json
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-from abox.render.envoy_lua import CONNECT_STATE, INNER_SCRIPT, OUTER_SCRIPT
+from abox.render.envoy_lua import (
+    CONNECT_NAME_STATE,
+    CONNECT_STATE,
+    DIAL_SCRIPT,
+    INNER_SCRIPT,
+    NAME,
+    OUTER_SCRIPT,
+    PLAIN_SCRIPT,
+)
 from abox.render.envoy_refusals import local_replies
 from abox.render.envoy_routes import (
+    CLUSTER_DIAL,
     CLUSTER_INTERCEPT,
     CLUSTER_PLAIN,
     CLUSTER_TLS,
     CLUSTER_TLS_HTTP1,
+    CLUSTER_TUNNEL,
     RBAC_FILTER,
     Side,
 )
@@ -103,6 +113,8 @@ def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
             "listeners": [
                 _proxy_listener(gateway, proxy_port, sandbox),
                 _intercept_listener(sandbox),
+                _tunnel_listener(),
+                _dial_listener(sandbox),
             ],
             "clusters": _clusters(),
         },
@@ -110,7 +122,7 @@ def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
 
 
 _KEPT_STATS = (
-    r"http\.(outer|inner)\.rds\..*",
+    r"http\.(outer|inner|dial)\.rds\..*",
     r"http\.(outer|inner)\.(downstream_cx_active|downstream_rq_active|rq_total)",
     r"listener_manager\..*",
     r"sds\..*",
@@ -150,7 +162,8 @@ def _proxy_listener(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json
 
 
 def _intercept_listener(sandbox: str) -> Json:
-    manager = _connection_manager(
+    """Ends tunnels: TLS with a minted certificate, or HTTP in the clear; nothing else."""
+    tls = _connection_manager(
         Side.INNER,
         sandbox,
         [_lua(INNER_SCRIPT), *_dial_filters()],
@@ -158,26 +171,95 @@ def _intercept_listener(sandbox: str) -> Json:
         upgrade_configs=[{"upgrade_type": "websocket"}],
         http2_protocol_options=_HTTP2,
     )
+    plain = _connection_manager(
+        Side.OUTER,
+        sandbox,
+        [_lua(PLAIN_SCRIPT), *_dial_filters()],
+        codec_type="HTTP1",
+        upgrade_configs=[{"upgrade_type": "websocket"}],
+    )
+    tls_chain = {
+        "filter_chain_match": {"transport_protocol": "tls"},
+        "transport_socket": _minted_tls(),
+        "transport_socket_connect_timeout": f"{HEADERS_TIMEOUT_S}s",
+        "filters": [tls],
+    }
+    protocols = ["http/1.0", "http/1.1"]
+    plain_chain = {
+        "filter_chain_match": {
+            "transport_protocol": "raw_buffer",
+            "application_protocols": protocols,
+        },
+        "filters": [plain],
+    }
+    inspectors = [_inspector("tls"), _inspector("http")]
+    return _internal_listener(CLUSTER_INTERCEPT, inspectors, [tls_chain, plain_chain])
+
+
+def _internal_listener(name: str, inspectors: Sequence[Json], chains: Sequence[Json]) -> Json:
+    """A listener that only Envoy itself connects to."""
     return {
-        "name": CLUSTER_INTERCEPT,
+        "name": name,
         "internal_listener": {},
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
-        "listener_filters": [
-            extension(
-                "envoy.filters.listener.tls_inspector",
-                "extensions.filters.listener.tls_inspector.v3.TlsInspector",
-            )
-        ],
+        "listener_filters": list(inspectors),
         "listener_filters_timeout": f"{HEADERS_TIMEOUT_S}s",
-        "filter_chains": [
-            {
-                "filter_chain_match": {"transport_protocol": "tls"},
-                "transport_socket": _minted_tls(),
-                "transport_socket_connect_timeout": f"{HEADERS_TIMEOUT_S}s",
-                "filters": [manager],
-            }
-        ],
+        "filter_chains": list(chains),
     }
+
+
+def _inspector(protocol: str) -> Json:
+    kind = f"{protocol}_inspector"
+    message = "TlsInspector" if protocol == "tls" else "HttpInspector"
+    return extension(
+        f"envoy.filters.listener.{kind}", f"extensions.filters.listener.{kind}.v3.{message}"
+    )
+
+
+def _tunnel_listener() -> Json:
+    """Passes TLS through if its server name is the CONNECT's; the dial is judged once more."""
+    hop = extension(
+        "envoy.filters.network.tcp_proxy",
+        f"{_NETWORK}tcp_proxy.v3.TcpProxy",
+        stat_prefix=CLUSTER_TUNNEL,
+        cluster=CLUSTER_DIAL,
+        idle_timeout=f"{STREAM_IDLE_S}s",
+        tunneling_config={"hostname": f"%FILTER_STATE({CONNECT_STATE}:PLAIN)%"},
+    )
+    chain = {
+        "filter_chain_match": {"transport_protocol": "tls"},
+        "filters": [_server_name_rule(), hop],
+    }
+    return _internal_listener(CLUSTER_TUNNEL, [_inspector("tls")], [chain])
+
+
+def _server_name_rule() -> Json:
+    """The name in the handshake must be that of the CONNECT."""
+    connection = {"ident_expr": {"name": "connection"}}
+    asked = {"select_expr": {"operand": connection, "field": "requested_server_name"}}
+    state = {"ident_expr": {"name": "filter_state"}}
+    key = {"const_expr": {"string_value": CONNECT_NAME_STATE}}
+    connected = {"call_expr": {"function": "_[_]", "args": [state, key]}}
+    same = {"call_expr": {"function": "_==_", "args": [asked, connected]}}
+    policy = {"permissions": [{"any": True}], "principals": [{"any": True}], "condition": same}
+    return extension(
+        "envoy.filters.network.rbac",
+        f"{_NETWORK}rbac.v3.RBAC",
+        stat_prefix=CLUSTER_TUNNEL,
+        rules={"action": "ALLOW", "policies": {"same_name": policy}},
+    )
+
+
+def _dial_listener(sandbox: str) -> Json:
+    """Where a tunnel that passed is dialled: the address is judged here."""
+    manager = _connection_manager(
+        Side.DIAL,
+        sandbox,
+        [_lua(DIAL_SCRIPT), *_dial_filters()],
+        codec_type="HTTP1",
+        upgrade_configs=[{"upgrade_type": "CONNECT"}],
+    )
+    return _internal_listener(CLUSTER_DIAL, [], [{"filters": [manager]}])
 
 
 _HTTP2: Json = {
@@ -244,19 +326,29 @@ def _lua(script: str) -> Json:
 
 
 def _connect_state() -> Json:
-    """Hands the judged CONNECT authority to the listener in which the tunnel ends."""
-    value = {
-        "object_key": CONNECT_STATE,
-        "factory_key": "envoy.string",
-        "format_string": {"text_format_source": {"inline_string": "%REQ(:AUTHORITY)%"}},
-        "shared_with_upstream": "ONCE",
-        "skip_if_empty": True,
-    }
+    """Hands the judged CONNECT authority to the listener in which the tunnel ends.
+
+    The values are hashable: connections of tunnels for different authorities are never shared.
+    """
+    values = [
+        _shared_state(CONNECT_STATE, "%REQ(:AUTHORITY)%"),
+        _shared_state(CONNECT_NAME_STATE, f"%REQ({NAME})%"),
+    ]
     return extension(
         "envoy.filters.http.set_filter_state",
         f"{_HTTP}set_filter_state.v3.Config",
-        on_request_headers=[value],
+        on_request_headers=values,
     )
+
+
+def _shared_state(key: str, text: str) -> Json:
+    return {
+        "object_key": key,
+        "factory_key": "envoy.hashable_string",
+        "format_string": {"text_format_source": {"inline_string": text}},
+        "shared_with_upstream": "ONCE",
+        "skip_if_empty": True,
+    }
 
 
 def _dial_filters() -> list[Json]:
@@ -345,6 +437,8 @@ def _clusters() -> list[Json]:
         _origin_cluster(CLUSTER_TLS, {"auto_config": _AUTO}, _origin_tls(["h2", "http/1.1"])),
         _origin_cluster(CLUSTER_TLS_HTTP1, _HTTP1_ONLY, _origin_tls(["http/1.1"])),
         _internal_cluster(CLUSTER_INTERCEPT),
+        _internal_cluster(CLUSTER_TUNNEL),
+        _internal_cluster(CLUSTER_DIAL),
         _sds_cluster(),
     ]
 

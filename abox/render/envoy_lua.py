@@ -25,6 +25,8 @@ KIND_TLS = "tls"
 
 CONNECT_STATE = "abox.connect"
 """Filter state with the CONNECT's authority, shared with the listener that the tunnel ends in."""
+CONNECT_NAME_STATE = "abox.connect_name"
+"""Filter state with the CONNECT's host name alone."""
 
 _COMMON = r"""
 local function name_shape(name)
@@ -151,6 +153,10 @@ end
 
 local function finish(handle, mark, port, name)
   local headers = handle:headers()
+  local metadata = handle:streamInfo():dynamicMetadata()
+  metadata:set("abox", "mark", mark)
+  metadata:set("abox", "name", name or "")
+  metadata:set("abox", "port", port or "")
   if port then headers:replace("x-abox-port", port) end
   if name then headers:replace("x-abox-name", name) end
   headers:replace("x-abox-judged", mark)
@@ -164,9 +170,26 @@ local function judge_name(name)
   return "malformed_name", nil
 end
 
+local function mark_upgrade(handle)
+  local upgrade = handle:headers():get("upgrade")
+  if upgrade then
+    handle:streamInfo():dynamicMetadata():set("abox", "upgrade", string.lower(upgrade))
+  end
+end
+
 local function mark_path(handle)
   local path = normal_path(handle:headers():get(":path") or "")
   if path then handle:headers():replace("x-abox-path", path) end
+end
+"""
+
+_RESPONSE = r"""
+-- A switch of protocols that nobody asked for would be a tunnel without a verdict.
+function envoy_on_response(handle)
+  if handle:headers():get(":status") ~= "101" then return end
+  local found = handle:streamInfo():dynamicMetadata():get("abox")
+  if found and found["upgrade"] == "websocket" then return end
+  handle:respond({[":status"] = "502"}, "")
 end
 """
 
@@ -186,10 +209,11 @@ function envoy_on_request(handle)
   end
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
-  if not connect then mark_path(handle) end
+  if not connect then mark_path(handle) mark_upgrade(handle) end
   finish(handle, connect and "connect" or "http", port, shown)
 end
 """
+    + _RESPONSE
 )
 """Requests on the proxy port: absolute-form and CONNECT."""
 
@@ -216,8 +240,55 @@ function envoy_on_request(handle)
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
   mark_path(handle)
+  mark_upgrade(handle)
   finish(handle, "tls", port, shown)
 end
 """
+    + _RESPONSE
 )
 """Requests inside an intercepted tunnel."""
+
+PLAIN_SCRIPT = (
+    _COMMON
+    + r"""
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local authority = string.lower(headers:get(":authority") or "")
+  local name, port = split(authority, "80")
+  local nested = headers:get(":method") == "CONNECT"
+  if not name or nested then return finish(handle, "malformed_name") end
+  local denial, shown = judge_name(name)
+  if denial then return finish(handle, denial, port, shown) end
+  local state = handle:streamInfo():filterState():get("abox.connect")
+  if not state or name .. ":" .. port ~= state then
+    return finish(handle, "name_mismatch", port, shown)
+  end
+  if port == "443" then
+    handle:streamInfo():drainConnectionUponCompletion()
+    return finish(handle, "not_tls", port, shown)
+  end
+  headers:replace(":authority", authority)
+  drop_hop_fields(headers)
+  mark_path(handle)
+  mark_upgrade(handle)
+  finish(handle, "http", port, shown)
+end
+"""
+    + _RESPONSE
+)
+"""Requests in the clear inside a tunnel, as Node and WebSocket clients send them to port 80."""
+
+DIAL_SCRIPT = (
+    _COMMON
+    + r"""
+function envoy_on_request(handle)
+  local authority = string.lower(handle:headers():get(":authority") or "")
+  local name, port = split(authority, nil)
+  if not name then return finish(handle, "malformed_name") end
+  local denial, shown = judge_name(name)
+  if denial then return finish(handle, denial, port, shown) end
+  finish(handle, "connect", port, shown)
+end
+"""
+)
+"""The last step of a tunnel that isn't intercepted."""

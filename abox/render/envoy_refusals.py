@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abox.allowlist import Reason
-from abox.render.envoy_lua import MARK, NAME
+from abox.render.envoy_lua import MARK
 from abox.render.envoy_types import Json, any_of
+
+_READ = "check what the client sends"
 
 MALFORMED_REQUEST = "malformed_request"
 """Reason code of a request that isn't HTTP as the standard has it: no policy is asked."""
@@ -39,24 +41,23 @@ def local_replies(sandbox: str) -> Json:
     Args:
         sandbox: its name, for the command that would allow the name.
     """
-    return {"mappers": list(_mappers(sandbox)), "body_format": _by_route(sandbox)}
+    return {"mappers": list(_mappers()), "body_format": _by_route(sandbox)}
 
 
-def _mappers(sandbox: str) -> Iterator[Json]:
+def _mappers() -> Iterator[Json]:
     yield {"filter": _status(200), "body_format_override": _UNCHANGED}
     for reason in MARKED_REASONS:
         header = {"name": MARK, "string_match": {"exact": reason.value}}
-        yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason, sandbox)
-    yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS, sandbox)
-    yield _mapper(_expression(_CERTIFICATE), BAD_GATEWAY, Reason.UPSTREAM_CERTIFICATE, sandbox)
-    yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME, sandbox)
+        yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason)
+    yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS)
+    yield _mapper(_expression(_CERTIFICATE), BAD_GATEWAY, Reason.UPSTREAM_CERTIFICATE)
+    yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME)
     yield _mapper(
         _flags("UF", "UC", "UH", "UR", "UO", "UPE", "URX"),
         BAD_GATEWAY,
         Reason.UPSTREAM_UNREACHABLE,
-        sandbox,
     )
-    malformed = _body(MALFORMED_REQUEST, "this is not HTTP as the standard has it", sandbox)
+    malformed = _body(MALFORMED_REQUEST, "this is not HTTP as the standard has it", _READ)
     yield {"filter": _status(400), "body_format_override": malformed}
 
 
@@ -80,12 +81,9 @@ def _flags(*flags: str) -> Json:
     return {"response_flag_filter": {"flags": list(flags)}}
 
 
-def _mapper(filter_: Json, status: int, reason: Reason, sandbox: str) -> Json:
-    return {
-        "filter": filter_,
-        "status_code": status,
-        "body_format_override": _body(reason.value, reason.text, sandbox),
-    }
+def _mapper(filter_: Json, status: int, reason: Reason) -> Json:
+    body = _body(reason.value, reason.text, _REMEDIES[reason])
+    return {"filter": filter_, "status_code": status, "body_format_override": body}
 
 
 def _by_route(sandbox: str) -> Json:
@@ -93,19 +91,38 @@ def _by_route(sandbox: str) -> Json:
     return _body(
         "%METADATA(ROUTE:abox:reason)%",
         "%METADATA(ROUTE:abox:message)%",
-        sandbox,
+        _ask_for_it(sandbox),
         rule="%METADATA(ROUTE:abox:rule)%",
     )
 
 
-def _body(reason: str, message: str, sandbox: str, *, rule: str | None = None) -> Json:
+def _body(reason: str, message: str, remedy: str, *, rule: str | None = None) -> Json:
     fields: Json = {
         "error": "refused by the sandbox's gateway",
         "reason": reason,
         "message": message,
-        "name": f"%REQ({NAME})%",
+        "name": _NAME,
+        "remedy": remedy,
     }
-    if rule:
-        fields["rule"] = rule
-    fields["remedy"] = f"on the host, if this is wanted: abox allow {sandbox} %REQ({NAME})%"
-    return {"json_format": fields}
+    return {"json_format": fields | ({"rule": rule} if rule else {})}
+
+
+_NAME = "%DYNAMIC_METADATA(abox:name)%"
+"""The host name as the script found it; empty unless it has the shape of one."""
+
+
+def _ask_for_it(sandbox: str) -> str:
+    return f"on the host, if this is wanted: abox allow {sandbox} {_NAME}"
+
+
+_REMEDIES = {
+    Reason.MALFORMED_NAME: "ask for a host name of letters, digits, '-' and '.'",
+    Reason.ADDRESS_LITERAL: "ask for the host by its name",
+    Reason.NOT_TLS: "use CONNECT for https",
+    Reason.NAME_MISMATCH: "send the request to the name that the tunnel was opened for",
+    Reason.SPECIAL_ADDRESS: "on the host, if wanted: add the network to allow_private_cidrs",
+    Reason.UPSTREAM_CERTIFICATE: "on the host, if it is yours: add its authority to trusted_cas",
+    Reason.UPSTREAM_NAME: "check the name, and upstream_dns on the host",
+    Reason.UPSTREAM_UNREACHABLE: "try again later; the gateway let the request pass",
+}
+"""What to do about a refusal that more allowing doesn't cure."""

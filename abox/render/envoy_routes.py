@@ -23,6 +23,7 @@ from abox.render.envoy_lua import (
     KIND_HTTP,
     KIND_TLS,
     MARK,
+    NAME,
     PATH,
     PORT,
     PRIVATE_HEADERS,
@@ -35,6 +36,7 @@ CLUSTER_TLS_HTTP1 = "origin_tls_http1"
 """For upgrades: an origin that speaks HTTP/2 rarely takes a WebSocket over it."""
 CLUSTER_INTERCEPT = "intercept"
 CLUSTER_TUNNEL = "tunnel"
+CLUSTER_DIAL = "dial"
 
 RBAC_FILTER = "envoy.filters.http.rbac"
 METADATA = "abox"
@@ -48,6 +50,8 @@ class Side(StrEnum):
 
     OUTER = "outer"
     INNER = "inner"
+    DIAL = "dial"
+    """Tunnels that aren't intercepted, at their last step."""
 
 
 def render_routes(policy: Policy | None, side: Side) -> str:
@@ -146,9 +150,13 @@ def _host_routes(
 
 
 def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
+    named = {"name": NAME, "present_match": True}
     if policy.mode is Mode.PASSIVE:
-        yield from _routes_to_origin(policy, side, [], rule=RULE_PASSIVE)
-    yield from _deny_all(Reason.NOT_ALLOWED)
+        yield from _routes_to_origin(policy, side, [named], rule=RULE_PASSIVE)
+    anything: Json
+    for anything in ({"prefix": ""}, {"connect_matcher": {}}):
+        yield _deny({**anything, "headers": [named]}, Reason.NOT_ALLOWED)
+    yield from _deny_all(Reason.ADDRESS_LITERAL)
 
 
 def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
@@ -156,7 +164,7 @@ def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
     if not entry.paths:
         yield from _routes_to_origin(policy, side, limits, rule=_rule(entry))
     elif side is Side.OUTER:
-        yield from _connect_routes(policy, limits[:1], rule=_rule(entry))
+        yield from _connect_routes(policy, side, limits[:1], rule=_rule(entry))
     for pattern in entry.patterns if entry.paths else ():
         path = {"name": PATH, "string_match": {"safe_regex": {"regex": pattern.regex}}}
         yield from _request_routes(side, [*limits, path], rule=_rule(entry))
@@ -195,28 +203,39 @@ def _limits(entry: Entry) -> list[Json]:
 def _routes_to_origin(
     policy: Policy, side: Side, limits: Sequence[Json], *, rule: str | None
 ) -> Iterator[Json]:
-    if side is Side.OUTER:
-        connect_limits = [limit for limit in limits if limit["name"] == PORT]
-        yield from _connect_routes(policy, connect_limits, rule=rule)
+    if side is not Side.INNER:
+        connect_limits = [limit for limit in limits if limit["name"] in (PORT, NAME)]
+        yield from _connect_routes(policy, side, connect_limits, rule=rule)
     yield from _request_routes(side, limits, rule=rule)
 
 
-def _connect_routes(policy: Policy, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
-    cluster = CLUSTER_INTERCEPT if policy.tls_interception else CLUSTER_TUNNEL
-    yield _connect_route(cluster, limits, rule=rule)
+def _connect_routes(
+    policy: Policy, side: Side, limits: Sequence[Json], *, rule: str | None
+) -> Iterator[Json]:
+    if side is Side.DIAL and policy.tls_interception:
+        return
+    if side is Side.DIAL:
+        yield _connect_route(CLUSTER_PLAIN, limits, rule=rule, dials=True)
+    else:
+        cluster = CLUSTER_INTERCEPT if policy.tls_interception else CLUSTER_TUNNEL
+        yield _connect_route(cluster, limits, rule=rule)
 
 
-def _connect_route(cluster: str, limits: Sequence[Json], *, rule: str | None) -> Json:
+def _connect_route(
+    cluster: str, limits: Sequence[Json], *, rule: str | None, dials: bool = False
+) -> Json:
     action = {
         "cluster": cluster,
         "timeout": "0s",
         "upgrade_configs": [{"upgrade_type": "CONNECT", "connect_config": {}}],
     }
     match = {"connect_matcher": {}, "headers": [_exact(MARK, KIND_CONNECT), *limits]}
-    return _route(match, route=action, rule=rule, dials=False)
+    return _route(match, route=action, rule=rule, dials=dials)
 
 
 def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
+    if side is Side.DIAL:
+        return
     kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
     headers = [_exact(MARK, kind), *limits]
     cluster = CLUSTER_PLAIN if side is Side.OUTER else CLUSTER_TLS
@@ -231,6 +250,8 @@ def _to(cluster: str) -> Json:
 
 
 def _health_routes(side: Side) -> list[Json]:
+    if side is Side.DIAL:
+        return _deny_all(Reason.RESERVED_NAME)
     port = _one_of(PORT, map(str, HEALTH_PORTS))
     kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
     answer = _route(

@@ -18,6 +18,7 @@ CONTROL_SOCKET = f"{RUN_DIR}/control/control.sock"
 ROUTES_FILES = {
     "outer": f"{POLICY_DIR}/routes-outer.json",
     "inner": f"{POLICY_DIR}/routes-inner.json",
+    "dial": f"{POLICY_DIR}/routes-dial.json",
 }
 """Route configurations by listener; the keys are the values of ``envoy_routes.Side``."""
 
