@@ -138,9 +138,7 @@ def _words(step: Step, read: Step | None) -> list[str]:
         return ["it is gone from this host" if gone else "not made yet: the settings ask for it"]
     if step.operation == "delete":
         return ["it stands, and the settings no longer ask for it"]
-    explain = EXPLANATIONS.get(step.type)
-    told = explain(step.old.get("outputs") or {}) if explain is not None else []
-    return told or _properties(step, read)
+    return explain(step.type, step.old.get("outputs") or {}) or _properties(step, read)
 
 
 def _firewall(live: Properties) -> list[str]:
@@ -165,47 +163,53 @@ def _rules(text: Any) -> list[str]:
     return [object_text(one) for one in objects]
 
 
-def _posture(live: Properties) -> list[str]:
-    """A posture tells its findings itself."""
-    return [str(finding) for finding in live.get("findings") or []]
-
-
-def _network(live: Properties) -> list[str]:
-    """Members that don't belong on a network."""
-    return [f"foreign member: {one}" for one in live.get("foreign") or []]
-
-
 def _policy(live: Properties) -> list[str]:
-    """The policy in the data plane."""
-    told = []
-    if live.get("live_hash") != live.get("policy_hash"):
-        told.append(
-            f"DNS filter and proxy don't run the applied policy: applied "
-            f"{_short(live.get('policy_hash'))}, live {_short(live.get('live_hash')) or 'none'}"
+    """The policy, authority and trust store in the pod against what was applied."""
+    return [
+        f"{what} in the pod isn't the applied one: applied {_short(live.get(asked))}, "
+        f"live {_short(live.get(found)) or 'none'}"
+        for what, asked, found in (
+            ("the policy of DNS filter and proxy", "policy_hash", "live_hash"),
+            ("the certificate authority", "ca_fingerprint", "live_ca"),
+            ("the agent's trust store", "trust", "live_trust"),
         )
-    return told
+        if live.get(asked) != live.get(found)
+    ]
 
 
 def _bridge(live: Properties) -> list[str]:
     """Settings of the kernel without which the table is skipped."""
-    settings = live.get("settings") or {}
+    settings = live.get("settings")
+    if not isinstance(settings, dict):
+        return []
     return [f"{name} is {value}, wanted 1" for name, value in settings.items() if value != "1"]
-
-
-def _lease(live: Properties) -> list[str]:
-    """A subnet that something else uses too."""
-    return [f"the subnet is also used by {one}" for one in live.get("conflicts") or []]
 
 
 EXPLANATIONS: Mapping[str, Callable[[Properties], list[str]]] = {
     "abox:index:FirewallTable": _firewall,
-    "abox:index:ContainerPosture": _posture,
-    "abox:index:NetworkPosture": _network,
     "abox:index:GatewayPolicy": _policy,
     "abox:index:BridgeFiltering": _bridge,
-    "abox:index:SubnetLease": _lease,
 }
-"""Own resources, which say more than their properties do."""
+"""Own resources whose drift is a difference between two of their outputs."""
+
+TOLD = {
+    "findings": "{}",
+    "damage": "beyond repair: {}",
+    "strays": "left by an interrupted run: {}",
+    "conflicts": "{}",
+    "foreign": "foreign member: {}",
+}
+"""Outputs of own resources that are lists of what is wrong, and how each is told."""
+
+
+def explain(kind: str, live: Properties) -> list[str]:
+    """What a resource's own outputs say is wrong with it."""
+    compare = EXPLANATIONS.get(kind)
+    told = compare(live) if compare is not None else []
+    for name, form in TOLD.items():
+        listed = live.get(name)
+        told += [form.format(one) for one in listed] if isinstance(listed, list) else []
+    return told
 
 
 def _properties(step: Step, read: Step | None) -> list[str]:

@@ -8,9 +8,10 @@ import pytest
 
 from cli import drift as drift_module
 from cli.checkout import Checkout
-from cli.drift import FOLLOWS, UNKNOWN, describe, differences, in_words
+from cli.drift import FOLLOWS, UNKNOWN, describe, differences, explain, in_words
 from cli.main import run
 from cli.pulumi_engine import Report, Step
+from provider.registry import resources
 
 URN = "urn:pulumi:dev::abox::abox:sandbox:Sandbox${type}::dev-thing"
 
@@ -49,13 +50,26 @@ def test_a_missing_table_is_told():
             {"settings": {"net.bridge.bridge-nf-call-iptables": "0"}},
             "net.bridge.bridge-nf-call-iptables is 0, wanted 1",
         ),
-        ("SubnetLease", {"conflicts": ["route r"]}, "the subnet is also used by route r"),
+        ("SubnetLease", {"conflicts": ["route r overlaps"]}, "route r overlaps"),
+        ("ContainerGeneration", {"damage": ["no pids limit"]}, "beyond repair: no pids limit"),
+        ("ContainerGeneration", {"strays": ["dev-x"]}, "left by an interrupted run: dev-x"),
+        ("GatewayPolicy", {"ca_fingerprint": "a", "live_ca": ""}, "authority in the pod"),
+        ("GatewayPolicy", {"trust": "a", "live_trust": "b"}, "trust store in the pod"),
         ("GatewayPolicy", {"policy_hash": "a" * 64, "live_hash": "b" * 64}, "live bbbbbbbbbbbb"),
         ("GatewayPolicy", {"policy_hash": "a" * 64, "live_hash": ""}, "live none"),
     ],
 )
 def test_own_resources_explain_themselves(kind, live, told):
     assert told in words(f"abox:index:{kind}", live)
+
+
+@pytest.mark.parametrize("name", sorted(resources()))
+def test_whatever_the_provider_reads_back_is_told(name):
+    """Drift that the provider reports without words for it would be a riddle."""
+    for output in resources()[name].drift_fields:
+        values = [["wrong"], {"net.a": "0"}, "changed"]
+        told = [explain(f"abox:index:{name}", {output: value}) for value in values]
+        assert any(told), output
 
 
 def test_a_gone_resource_and_one_never_made_differ():
