@@ -12,6 +12,14 @@ from toolchain.environment import process_environment
 from toolchain.layout import Checkout as ToolchainCheckout
 
 ROOT_VARIABLE = "ABOX_ROOT"
+CHANGEABLE = (
+    "PULUMI_BACKEND_URL",
+    "PULUMI_HOME",
+    "PULUMI_CONFIG_PASSPHRASE_FILE",
+    "PULUMI_CONFIG_PASSPHRASE",
+)
+"""Variables that a user may set to something else after `make -s env`."""
+
 PROJECT_FILE = "Pulumi.yaml"
 STACK_FOLDER = "stacks"
 """As `stackConfigDir` in Pulumi.yaml says."""
@@ -37,8 +45,15 @@ class Checkout:
         return sorted(name for name in names if is_name(name))
 
     def environment(self) -> dict[str, str]:
-        """This process's variables with what Pulumi needs: what `make -s env` prints, applied."""
-        return process_environment(ToolchainCheckout(self.root), os.environ)
+        """This process's variables with what Pulumi needs: what `make -s env` prints, applied.
+
+        In a shell that has them already, what the user has changed since holds: `abox` must work
+        on the same state as the user's own `pulumi`.
+        """
+        found = process_environment(ToolchainCheckout(self.root), os.environ)
+        if os.environ.get(ROOT_VARIABLE) == str(self.root):
+            found |= {name: os.environ[name] for name in CHANGEABLE if name in os.environ}
+        return found
 
 
 def find_checkout(environment: Mapping[str, str], folder: Path) -> Checkout:

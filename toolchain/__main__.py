@@ -15,10 +15,8 @@ from toolchain.progress import Step
 ABOX_LAUNCHER = """\
 #!{python}
 \"\"\"The abox command, from the checkout's own sources.\"\"\"
-import os
 import sys
 
-os.environ.setdefault("ABOX_ROOT", {root!r})
 sys.path.insert(0, {root!r})
 from cli.main import main
 

@@ -50,3 +50,12 @@ def test_the_environment_is_the_one_of_make_env(checkout: Checkout):
     assert found["ABOX_ROOT"] == str(checkout.root)
     assert found["PATH"].split(":")[0] == str(checkout.root / ".abox" / "bin")
     assert Path(found["PULUMI_HOME"]).is_relative_to(checkout.root)
+
+
+def test_a_backend_of_the_users_own_is_kept_in_a_shell_with_our_variables(
+    checkout: Checkout, monkeypatch
+):
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///elsewhere")
+    assert checkout.environment()["PULUMI_BACKEND_URL"] == "file:///elsewhere"
+    monkeypatch.delenv("ABOX_ROOT")
+    assert checkout.environment()["PULUMI_BACKEND_URL"].startswith(f"file://{checkout.root}")
