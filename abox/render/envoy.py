@@ -23,6 +23,7 @@ from abox.render.envoy_lua import (
     NAME,
     OUTER_SCRIPT,
     PLAIN_SCRIPT,
+    REFUSED_SWITCH,
 )
 from abox.render.envoy_refusals import local_replies
 from abox.render.envoy_routes import (
@@ -224,6 +225,8 @@ def _tunnel_listener() -> Json:
         stat_prefix=CLUSTER_TUNNEL,
         cluster=CLUSTER_DIAL,
         idle_timeout=f"{STREAM_IDLE_S}s",
+        upstream_connect_mode="ON_DOWNSTREAM_DATA",  # after the server name was judged
+        max_early_data_bytes=BUFFER_BYTES,
         tunneling_config={"hostname": f"%FILTER_STATE({CONNECT_STATE}:PLAIN)%"},
     )
     chain = {
@@ -234,9 +237,10 @@ def _tunnel_listener() -> Json:
 
 
 def _server_name_rule() -> Json:
-    """The name in the handshake must be that of the CONNECT."""
+    """The name in the handshake must be that of the CONNECT; filter state reads as bytes."""
     connection = {"ident_expr": {"name": "connection"}}
-    asked = {"select_expr": {"operand": connection, "field": "requested_server_name"}}
+    server_name = {"select_expr": {"operand": connection, "field": "requested_server_name"}}
+    asked = {"call_expr": {"function": "bytes", "args": [server_name]}}
     state = {"ident_expr": {"name": "filter_state"}}
     key = {"const_expr": {"string_value": CONNECT_NAME_STATE}}
     connected = {"call_expr": {"function": "_[_]", "args": [state, key]}}
@@ -279,8 +283,13 @@ def _connection_manager(
         f"{_NETWORK}http_connection_manager.v3.HttpConnectionManager",
         stat_prefix=side.value,
         rds={"route_config_name": side.value, "config_source": watched_file(ROUTES_FILES[side])},
-        http_filters=[*filters],
-        http_protocol_options={"allow_absolute_url": True, "enable_trailers": True},
+        http_filters=[_switch_refusal(), *filters],
+        # Python 3.11 and older send CONNECT as HTTP/1.0.
+        http_protocol_options={
+            "accept_http_10": True,
+            "allow_absolute_url": True,
+            "enable_trailers": True,
+        },
         common_http_protocol_options={"idle_timeout": f"{STREAM_IDLE_S}s"},
         early_header_mutation_extensions=[_early_mutation()],
         use_remote_address=True,
@@ -322,6 +331,29 @@ def _lua(script: str) -> Json:
         "envoy.filters.http.lua",
         f"{_HTTP}lua.v3.Lua",
         default_source_code={"inline_string": script},
+    )
+
+
+def _switch_refusal() -> Json:
+    """Answers for a response that the script refused; responses meet the filters last to first."""
+    status = any_of("type.matcher.v3.HttpResponseStatusCodeMatchInput")
+    policy = any_of(
+        "extensions.http.custom_response.local_response_policy.v3.LocalResponsePolicy",
+        status_code=502,
+    )
+    matcher = {
+        "predicate": {
+            "single_predicate": {
+                "input": {"name": "status", "typed_config": status},
+                "value_match": {"exact": str(REFUSED_SWITCH)},
+            }
+        },
+        "on_match": {"action": {"name": "refuse", "typed_config": policy}},
+    }
+    return extension(
+        "envoy.filters.http.custom_response",
+        f"{_HTTP}custom_response.v3.CustomResponse",
+        custom_response_matcher={"matcher_list": {"matchers": [matcher]}},
     )
 
 

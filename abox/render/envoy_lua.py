@@ -23,6 +23,9 @@ KIND_HTTP = "http"
 KIND_CONNECT = "connect"
 KIND_TLS = "tls"
 
+REFUSED_SWITCH = 599
+"""Status that the script gives a response which must not reach the agent."""
+
 CONNECT_STATE = "abox.connect"
 """Filter state with the CONNECT's authority, shared with the listener that the tunnel ends in."""
 CONNECT_NAME_STATE = "abox.connect_name"
@@ -184,12 +187,13 @@ end
 """
 
 _RESPONSE = r"""
--- A switch of protocols that nobody asked for would be a tunnel without a verdict.
+-- A switch of protocols that nobody asked for would be a tunnel without a verdict. The script can't
+-- answer here; it sets a status for which the next filter has an answer of its own.
 function envoy_on_response(handle)
   if handle:headers():get(":status") ~= "101" then return end
   local found = handle:streamInfo():dynamicMetadata():get("abox")
   if found and found["upgrade"] == "websocket" then return end
-  handle:respond({[":status"] = "502"}, "")
+  handle:headers():replace(":status", "599")
 end
 """
 

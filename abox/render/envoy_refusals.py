@@ -57,6 +57,7 @@ def _mappers() -> Iterator[Json]:
         BAD_GATEWAY,
         Reason.UPSTREAM_UNREACHABLE,
     )
+    yield _mapper(_status(BAD_GATEWAY), BAD_GATEWAY, Reason.UPSTREAM_UNREACHABLE)
     malformed = _body(MALFORMED_REQUEST, "this is not HTTP as the standard has it", _READ)
     yield {"filter": _status(400), "body_format_override": malformed}
 
