@@ -14,6 +14,7 @@ from toolchain.plugins.bridge.fields import (
     Fields,
     Kind,
 )
+from toolchain.plugins.bridge.plan import as_text
 from toolchain.plugins.wire_values import UNKNOWN, Properties, Value
 
 NAME_LENGTH: Final = 255
@@ -150,12 +151,15 @@ class _Checker:
         if not isinstance(value, dict):
             self.fail(path, f"{path!r} wants an object, got {_shape(value)}")
             return value
-        text = Field(kind=Kind.TEXT)
-        return {
-            key: self.scalar(f"{path}.{key}", text, item)
-            for key, item in value.items()
-            if item is not None and key != DEFAULTS_KEY
+        entries = {
+            key: item for key, item in value.items() if item is not None and key != DEFAULTS_KEY
         }
+        for key, item in entries.items():
+            if item is not UNKNOWN and not isinstance(item, str | int | float):
+                self.fail(
+                    f"{path}.{key}", f"{f'{path}.{key}'!r} wants a string, got {_shape(item)}"
+                )
+        return entries
 
     def scalar(self, path: str, known: Field, value: Value) -> Value:
         if value is UNKNOWN:
@@ -197,9 +201,7 @@ def _shape(value: Value) -> str:
 
 
 def _as_text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int | float) else None
+    return as_text(value) if isinstance(value, str | int | float) else None
 
 
 def _as_whole(value: Any) -> int | None:

@@ -116,6 +116,7 @@ def detailed_diff(
 
 
 def _diff(place: _Place, old: Value, new: Value, given: Value) -> Changes:
+    old, new = _none_if_empty(old), _none_if_empty(new)
     if old is None and new is None:
         return {}
     if old is None or new is None or new is UNKNOWN:
@@ -131,6 +132,11 @@ def _diff(place: _Place, old: Value, new: Value, given: Value) -> Changes:
     if place.field.kind is Kind.SET:
         return _diff_set(place, old, new, given)
     return _diff_list(place, old, new, given)
+
+
+def _none_if_empty(value: Value) -> Value:
+    """An empty list or set shows as an absent one."""
+    return None if value == [] else value
 
 
 def _whole(place: _Place, old: Value, new: Value) -> Changes:

@@ -14,6 +14,7 @@ from typing import Any
 from toolchain.plugins.bridge.fields import (
     DEFAULTS_KEY,
     SCALARS,
+    SEQUENCES,
     Field,
     Fields,
     Kind,
@@ -27,12 +28,24 @@ def plan_state(
 ) -> Properties:
     """State to expect for checked inputs.
 
+    A zero value in the place of an absent one is no change by itself; beside another change it
+    is planned as it is given.
+
     Args:
         fields: what the resource has.
         prior: state that stands, None at creation.
         news: checked inputs, unknowns included.
     """
-    return _plan_object(fields, prior, news, in_set=False)
+    planned = _plan_object(fields, prior, news, in_set=False)
+    if prior is None or planned == prior_state(fields, prior):
+        return planned
+    return {key: _given_zero(field, planned[key], news.get(key)) for key, field in fields.items()}
+
+
+def _given_zero(field: Field, planned: Value, new: Value) -> Value:
+    if field.kind in SCALARS and planned is None and not field.empty_is_unset:
+        return new
+    return planned
 
 
 def prior_state(fields: Fields, state: Mapping[str, Value]) -> Properties:
@@ -65,19 +78,49 @@ def _plan_object(
 
 
 def _plan_field(field: Field, prior: Value, new: Value, *, creating: bool, in_set: bool) -> Value:
-    if new is UNKNOWN:
-        return UNKNOWN
-    if new is None:
+    if new is UNKNOWN or _is_partly_unknown(new):
+        # The SDK of the bridged provider loses sight of a computed set that is wholly unknown.
+        unseen = new is UNKNOWN and field.computed and field.kind is Kind.SET and prior
+        return prior if unseen else UNKNOWN
+    if new is None or (_says_nothing(field, new) and (creating or not _is_taken_away(field))):
         return _plan_absent(field, prior, creating=creating, in_set=in_set)
     if field.kind in SCALARS:
         return _plan_scalar(field, prior, new, creating=creating)
     if field.kind is Kind.MAP:
-        return prior if not creating and (prior or {}) == new else dict(new)
+        entries = {key: as_text(value) for key, value in new.items()}
+        return prior if not creating and (prior or {}) == entries else entries
     if field.single:
         return _plan_single(field, prior, new, in_set=in_set)
     if field.kind is Kind.SET:
         return _plan_set(field, prior, new, creating=creating)
     return _plan_list(field, prior, new, creating=creating, in_set=in_set)
+
+
+def _is_partly_unknown(new: Value) -> bool:
+    """Whether an entry of a map or an element of a list isn't known: then none of it is.
+
+    An object whose properties aren't all known is known itself.
+    """
+    if isinstance(new, dict):
+        return UNKNOWN in new.values() and DEFAULTS_KEY not in new
+    return isinstance(new, list) and UNKNOWN in new
+
+
+def _says_nothing(field: Field, new: Value) -> bool:
+    """An empty set or map is the same as none."""
+    return field.kind in (Kind.SET, Kind.MAP) and not field.single and not new
+
+
+def _is_taken_away(field: Field) -> bool:
+    """Whether an empty list in place of a live value takes it away: blocks just keep it."""
+    return field.computed and not field.is_block
+
+
+def as_text(value: Value) -> str:
+    """A scalar as the bridged provider writes it where it wants a string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def _plan_absent(field: Field, prior: Value, *, creating: bool, in_set: bool) -> Value:
@@ -93,25 +136,18 @@ def _plan_absent(field: Field, prior: Value, *, creating: bool, in_set: bool) ->
 def _removed(field: Field, *, creating: bool, in_set: bool) -> Value:
     if field.single:
         return None
-    if field.is_block:
-        return []
-    if in_set and field.kind is Kind.TEXT:
-        return ""
-    if field.kind in (Kind.LIST, Kind.SET):
-        return None if creating and not in_set else []
     if field.kind is Kind.MAP:
         return None if creating else {}
-    return None
+    if field.kind in SEQUENCES:
+        return [] if in_set or (creating and field.is_block) else None
+    return "" if in_set and field.kind is Kind.TEXT else None
 
 
 def _plan_scalar(field: Field, prior: Value, new: Value, *, creating: bool) -> Value:
     if field.computed and new == "":
         return UNKNOWN if creating else prior
-    if creating:
-        return new
-    if new == "" and (field.empty_is_unset or is_zero(prior)):
-        return prior
-    return new
+    unset = (is_zero(new) and is_zero(prior)) or (new == "" and field.empty_is_unset)
+    return prior if unset and not creating else new
 
 
 def _plan_single(field: Field, prior: Value, new: Value, *, in_set: bool) -> Value:
@@ -133,7 +169,7 @@ def _plan_list(field: Field, prior: Value, new: Value, *, creating: bool, in_set
         else _plan_object(field.fields, olds[i] if i < len(olds) else None, item, in_set=in_set)
         for i, item in enumerate(new)
     ]
-    if field.unordered and _keys(planned) == _keys(olds):
+    if field.unordered and olds and _keys(planned) == _keys(olds):
         return prior
     return planned
 
@@ -193,7 +229,7 @@ def _order(field: Field, item: Value) -> str:
 def _written(field: Field, value: Value) -> str:
     if value is UNKNOWN:
         return "?"
-    if field.kind in (Kind.LIST, Kind.SET):
+    if field.kind in SEQUENCES:
         items = [value] if field.single and value is not None else value or []
         inner = [
             _order(field, item) if field.fields is not None else json.dumps(item)
@@ -231,9 +267,9 @@ def needs_replacement(fields: Fields, prior: Mapping[str, Value], planned: Prope
 def _field_replaces(field: Field, old: Value, new: Value) -> bool:
     if old == new:
         return False
-    if field.kind in SCALARS or field.kind is Kind.MAP or new is UNKNOWN:
-        return field.replaces
-    if field.fields is None:
+    if old is None and new == "":
+        return False
+    if field.kind in SCALARS or field.fields is None or new is UNKNOWN:
         return field.replaces
     olds, news = _as_list(field, old), _as_list(field, new)
     if len(olds) != len(news):

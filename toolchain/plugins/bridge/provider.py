@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf import empty_pb2
@@ -24,7 +24,14 @@ from toolchain.plugins.bridge.results import (
     state_delta,
 )
 from toolchain.plugins.server import PartlyMadeError, PluginError, answered
-from toolchain.plugins.wire_values import UNKNOWN, Properties, Value, from_struct, to_struct
+from toolchain.plugins.wire_values import (
+    UNKNOWN,
+    Properties,
+    Value,
+    from_struct,
+    holds_unknown,
+    to_struct,
+)
 
 META_KEY: Final = "__meta"
 ID_KEY: Final = "id"
@@ -151,8 +158,19 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             return provider_pb2.CreateResponse(properties=to_struct(preview))
         identity, live = self._create(kind, request.urn, planned)
         state = after_apply(kind.fields, planned, live)
+        unresolved = {
+            key for key, field in kind.fields.items() if field.single and planned[key] is UNKNOWN
+        }
         return provider_pb2.CreateResponse(
-            id=identity, properties=to_struct(_finished(kind, identity, state))
+            id=identity,
+            properties=to_struct(
+                _finished(
+                    kind,
+                    identity,
+                    state,
+                    without={key for key in unresolved if state[key] is None},
+                )
+            ),
         )
 
     def _create(self, kind: ResourceKind, urn: str, planned: Properties) -> tuple[str, Properties]:
@@ -189,7 +207,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         state = from_struct(request.properties)
         refresh = bool(state)
         if not refresh and not kind.importable:
-            raise PluginError(f"{kind.token} can't be imported")
+            return provider_pb2.ReadResponse()  # it isn't known by its id alone
         prior = prior_state(kind.fields, state)
         found = self._called(
             "refreshing", request.urn, lambda: self.resource(kind).read(request.id, prior)
@@ -215,8 +233,15 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         olds = from_struct(request.olds)
         prior = prior_state(kind.fields, olds)
         planned = plan_state(kind.fields, olds, from_struct(request.news))
+        if needs_replacement(kind.fields, prior, planned):
+            raise PluginError(
+                "internal: expected diff to not require deletion or replacement during Update of "
+                f"{request.urn}"
+            )
         state = planned if request.preview else self._update(kind, request, prior, planned)
-        return provider_pb2.UpdateResponse(properties=to_struct(_finished(kind, request.id, state)))
+        state = prior_state(kind.fields, state)
+        finished = _finished(kind, request.id, state, preview=request.preview)
+        return provider_pb2.UpdateResponse(properties=to_struct(finished))
 
     def _update(
         self, kind: ResourceKind, request: Any, prior: Properties, planned: Properties
@@ -334,14 +359,21 @@ def _unknowns_as_null(value: Value) -> Value:
     return None if value is UNKNOWN else value
 
 
-def _finished(kind: ResourceKind, identity: str, state: Mapping[str, Value]) -> Properties:
+def _finished(
+    kind: ResourceKind,
+    identity: str,
+    state: Mapping[str, Value],
+    *,
+    without: Collection[str] = (),
+    preview: bool = False,
+) -> Properties:
     """State with what every bridged resource has besides its own properties."""
     finished: Properties = {**state, ID_KEY: identity}
-    note = meta(timeouts=kind.timeouts, schema_version=kind.schema_version)
+    note = meta(timeouts=kind.timeouts, schema_version=kind.schema_version, preview=preview)
     if note is not None:
         finished[META_KEY] = note
-    if UNKNOWN not in state.values():
-        finished[DELTA_KEY] = state_delta(kind.fields, state)
+    if not holds_unknown(finished):
+        finished[DELTA_KEY] = state_delta(kind.fields, state, without=without)
     return finished
 
 

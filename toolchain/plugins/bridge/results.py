@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from toolchain.plugins.bridge.fields import (
@@ -39,7 +39,7 @@ def after_apply(
 
 def _applied(field: Field, planned: Value, live: Value) -> Value:
     if planned is UNKNOWN:
-        return _shown(field, live)
+        return _shown(field, [] if live is None and _is_plural(field) else live)
     if field.kind in (*SEQUENCES, Kind.MAP) and is_zero(planned) and is_zero(live):
         return planned
     if field.kind is Kind.SET and planned is not None and not _holds_unknown(planned):
@@ -47,6 +47,10 @@ def _applied(field: Field, planned: Value, live: Value) -> Value:
     if field.kind is Kind.TEXT and live is None and planned == "":
         return planned
     return _shown(field, live)
+
+
+def _is_plural(field: Field) -> bool:
+    return field.kind in SEQUENCES and not field.single
 
 
 def _holds_unknown(value: Value) -> bool:
@@ -119,9 +123,19 @@ def meta(*, timeouts: bool, schema_version: int | None, preview: bool = False) -
     return json.dumps(note, separators=(",", ":")) if note else None
 
 
-def state_delta(fields: Fields, state: Mapping[str, Value]) -> Properties:
-    """How to turn a state back into the bridged provider's own: kinds and renamed properties."""
-    return {"obj": _object_delta(fields, state)}
+def state_delta(
+    fields: Fields, state: Mapping[str, Value], *, without: Collection[str] = ()
+) -> Properties:
+    """How to turn a state back into the bridged provider's own: kinds and renamed properties.
+
+    Args:
+        fields: what the resource has.
+        state: its properties.
+        without: properties that are null in the bridged provider too, though blocks never are.
+    """
+    delta = _object_delta(fields, state)
+    delta["ps"] = {key: part for key, part in delta.get("ps", {}).items() if key not in without}
+    return {"obj": delta}
 
 
 def _object_delta(fields: Fields, state: Mapping[str, Value]) -> Properties:
@@ -241,12 +255,14 @@ def imported_inputs(fields: Fields, state: Mapping[str, Value]) -> Properties:
     for key, field in fields.items():
         value = _imported(field, state.get(key))
         unsaid = is_zero(value) if field.default is None else value == field.default
-        if field.settable and (field.required or not unsaid) and value is not None:
+        if field.settable and (field.required or not unsaid):
             inputs[key] = value
     return inputs
 
 
 def _imported(field: Field, value: Value) -> Value:
+    if field.kind is Kind.MAP and value:
+        return {**value, DEFAULTS_KEY: []}
     if field.fields is None or value is None:
         return value
     if isinstance(value, list):

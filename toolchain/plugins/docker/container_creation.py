@@ -114,8 +114,8 @@ def _confinement(wanted: Mapping[str, Value]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     capabilities = values(wanted, "capabilities")
     if capabilities:
-        config["CapAdd"] = values(capabilities, "adds") or []
-        config["CapDrop"] = values(capabilities, "drops") or []
+        config["CapAdd"] = _capabilities(values(capabilities, "adds") or [])
+        config["CapDrop"] = _capabilities(values(capabilities, "drops") or [])
     options = values(wanted, "securityOpts") or []
     if options:
         config["SecurityOpt"] = [option for option in options if option != UNCONFINED_PATHS]
@@ -123,6 +123,14 @@ def _confinement(wanted: Mapping[str, Value]) -> dict[str, Any]:
         config["MaskedPaths"] = []
         config["ReadonlyPaths"] = []
     return config
+
+
+def _capabilities(names: Sequence[str]) -> list[str]:
+    """Names as Docker's client sends them, and so as they are read back: `CAP_NET_ADMIN`."""
+    upper = {name.upper() for name in names}
+    return sorted(
+        name if name == "ALL" or name.startswith("CAP_") else f"CAP_{name}" for name in upper
+    )
 
 
 def _resources(wanted: Mapping[str, Value]) -> dict[str, Any]:
@@ -180,7 +188,9 @@ def nano_cpus(cpus: str) -> int:
     try:
         nano = Decimal(cpus) * 10**9
     except InvalidOperation as error:
-        raise ResourceError(f"Error setting cpus: failed to parse {cpus} as a number") from error
+        raise ResourceError(
+            f"Error setting cpus: failed to parse {cpus} as a rational number"
+        ) from error
     if not nano.is_finite() or nano != nano.to_integral_value():
         raise ResourceError("Error setting cpus: value is too precise")
     return int(nano)

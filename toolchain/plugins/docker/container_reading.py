@@ -51,8 +51,11 @@ def _network(found: Mapping[str, Any], state: Mapping[str, Value]) -> Properties
         "networkDatas": [_network_data(name, networks[name]) for name in sorted(networks)],
     }
     shown = found["State"]["Running"] or values(state, "mustRun")
-    if shown and values(state, "ports"):
+    ports = values(state, "ports")
+    if ports and shown:
         read["ports"] = _ports(settings.get("Ports") or {})
+    elif ports:
+        read["ports"] = [{**port, "external": values(port, "external") or 0} for port in ports]
     return read
 
 
@@ -137,6 +140,7 @@ def _host_config(host: Mapping[str, Any], state: Mapping[str, Value]) -> Propert
         "hosts": [_extra_host(entry) for entry in host.get("ExtraHosts") or []],
         "privileged": host["Privileged"],
         "logDriver": host["LogConfig"]["Type"],
+        "logOpts": (host["LogConfig"].get("Config") or {}) if values(state, "logOpts") else {},
         "storageOpts": host.get("StorageOpt") or {},
         "networkMode": host["NetworkMode"],
         "usernsMode": host["UsernsMode"],
@@ -152,7 +156,6 @@ def _host_config(host: Mapping[str, Any], state: Mapping[str, Value]) -> Propert
     given: Mapping[str, Value] = {
         "ulimits": _ulimits(host.get("Ulimits") or []),
         "devices": _devices(host.get("Devices") or [], values(state, "devices") or []),
-        "logOpts": host["LogConfig"].get("Config") or {},
         "pidMode": host["PidMode"],
     }
     read.update({key: value for key, value in given.items() if values(state, key)})

@@ -148,7 +148,7 @@ def test_unknown_values_pass() -> None:
         ("memory", "64", 64),
         ("readOnly", "true", True),
         ("user", 1000, "1000"),
-        ("logOpts", {"compress": False}, {"compress": "false"}),
+        ("logOpts", {"compress": False}, {"compress": False}),
         ("envs", ["A=1", "A=1"], ["A=1", "A=1"]),
     ],
 )

@@ -139,7 +139,7 @@ def test_removed_property_falls_back() -> None:
     """A computed one keeps its live value, others go."""
     assert diff(state(hostname="h", command=["x"]))["changes"] == "DIFF_NONE"
     assert kinds(diff(state(memory=64))) == {"memory": "DELETE"}
-    assert kinds(diff(state(dns=["10.0.0.1"]))) == {"dns[0]": "DELETE_REPLACE"}
+    assert kinds(diff(state(dns=["10.0.0.1"]))) == {"dns": "DELETE_REPLACE"}
     assert kinds(diff(state(sysctls={"net.a": "1"}))) == {'sysctls["net.a"]': "DELETE_REPLACE"}
 
 

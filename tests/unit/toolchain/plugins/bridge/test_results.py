@@ -47,11 +47,11 @@ def test_set_keeps_its_planned_form_at_creation() -> None:
     assert after_refresh(FIELDS, live)["ids"] == ["CAP_NET_ADMIN"]
 
 
-def test_unknown_that_nobody_resolves_becomes_null() -> None:
+def test_unknown_that_nobody_resolves_is_empty() -> None:
     """A computed property that the live object lacks isn't left unknown in the state."""
     planned = plan_state(FIELDS, None, {"name": "n"})
     assert planned["tags"] is UNKNOWN
-    assert after_apply(FIELDS, planned, {})["tags"] is None
+    assert after_apply(FIELDS, planned, {})["tags"] == []
 
 
 def test_refreshed_inputs_take_new_values_and_no_new_keys() -> None:
@@ -78,7 +78,7 @@ def test_objects_of_a_set_are_matched_by_likeness() -> None:
 def test_imported_inputs_leave_out_defaults_and_zeros() -> None:
     """A resource taken over by its id is described shortly."""
     state = {"name": "n", "mode": "bridge", "ids": [], "on": False, "options": {"a": "1"}}
-    inputs = {"__defaults": [], "name": "n", "options": {"a": "1"}}
+    inputs = {"__defaults": [], "name": "n", "options": {"a": "1", "__defaults": []}}
     assert imported_inputs(FIELDS, state) == inputs
     assert imported_inputs(FIELDS, {**state, "mode": "host"})["mode"] == "host"
 

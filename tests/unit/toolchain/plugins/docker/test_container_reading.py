@@ -43,7 +43,6 @@ ONLY_IF = {
     "ports": "the program gives some",
     "ulimits": "the program gives some",
     "devices": "the program gives some",
-    "logOpts": "the program gives some",
     "pidMode": "the program gives one",
 }
 """Read under a condition."""
@@ -112,6 +111,7 @@ def test_conditions_of_reading() -> None:
     found = inspected(**some)
     found["Config"]["Healthcheck"] = {"Test": ["NONE"]}
     found["State"] = {"Running": False, "ExitCode": 9}
+    found["HostConfig"]["LogConfig"]["Config"] = {"max-size": "1m"}
     given = {
         "mustRun": True,
         "ports": [{"internal": 80}],
@@ -129,6 +129,8 @@ def test_conditions_of_reading() -> None:
     assert read["ulimits"] == [{"name": "nofile", "soft": 1, "hard": 2}]
     assert read["devices"] == [{"hostPath": "/d", "containerPath": "", "permissions": "r"}]
     assert read["pidMode"] == "host"
+    assert read["logOpts"] == {"max-size": "1m"}
+    assert live_state(found, {})["logOpts"] == {}
     assert read["ports"] == []
 
 
