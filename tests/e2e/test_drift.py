@@ -78,8 +78,8 @@ def table_deleted(sandbox: Sandbox) -> None:
     host.run(["nft", "delete", "table", "inet", sandbox.table])
 
 
-def chain_policy_changed(sandbox: Sandbox) -> None:
-    host.run(["nft", "chain", "inet", sandbox.table, "forward", "{ policy accept ; }"])
+def chain_flushed(sandbox: Sandbox) -> None:
+    host.run(["nft", "flush", "chain", "inet", sandbox.table, "forward"])
 
 
 def bridge_filtering_off(_sandbox: Sandbox) -> None:
@@ -126,7 +126,7 @@ TAMPERS: list[Tamper] = [
     rule_deleted,
     rule_added,
     table_deleted,
-    chain_policy_changed,
+    chain_flushed,
     bridge_filtering_off,
     allowlist_edited_in_the_pod,
     foreign_container_on_the_bridge,
