@@ -26,6 +26,11 @@ from abox.render.unbound import UnboundRole, render_server
 AGENT_TRUST_TARGET = "/etc/ssl/certs"
 """Where the agent mounts the trust volume, read-only."""
 
+AGENT_HOME = "/home/agent"
+"""The agent's home; the gateway image has it too, empty, so that a new volume gets its owner."""
+AGENT_WORKSPACE = "/workspace"
+"""The agent's workspace; the same holds."""
+
 PAUSE_SYSCTLS: Mapping[str, str] = {
     "net.ipv4.ip_unprivileged_port_start": "0",
     "net.ipv6.conf.all.disable_ipv6": "1",
@@ -46,6 +51,8 @@ class ImageFolder:
 
 
 CONTROL_ID, PROXY_ID, DNS_ID = 10001, 10002, 10003
+AGENT_ID = 1000
+"""User and group of the agent, in its own image and in the folders that its volumes start as."""
 
 IMAGE_FOLDERS: tuple[ImageFolder, ...] = (
     ImageFolder(path=POLICY_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o755),
@@ -56,6 +63,8 @@ IMAGE_FOLDERS: tuple[ImageFolder, ...] = (
     ImageFolder(path=f"{RUN_DIR}/sds", owner=CONTROL_ID, group=PROXY_ID, mode=0o2750),
     ImageFolder(path=f"{RUN_DIR}/envoy", owner=PROXY_ID, group=CONTROL_ID, mode=0o2750),
     ImageFolder(path=f"{RUN_DIR}/dns", owner=DNS_ID, group=CONTROL_ID, mode=0o2750),
+    ImageFolder(path=AGENT_HOME, owner=AGENT_ID, group=AGENT_ID, mode=0o755),
+    ImageFolder(path=AGENT_WORKSPACE, owner=AGENT_ID, group=AGENT_ID, mode=0o755),
 )
 """Set-group-id folders: a socket made in one belongs to the group of the process that uses it."""
 

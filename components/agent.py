@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pulumi_command as command
 import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.agent_environment import TRUST_DIR, agent_environment
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.pod import AGENT_HOME, AGENT_ID, AGENT_WORKSPACE
 from abox.settings import AgentSettings
 from components.container import HardenedContainer, HardenedContainerArgs
 from components.host import ExpectedMount
 
-HOME = "/home/agent"
-WORKSPACE = "/workspace"
 TMPFS = {
     "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",  # noqa: S108  # a mount point
     "/run": "rw,nosuid,nodev,size=16m,mode=1777",
 }
 KEEP_RUNNING = ("sleep", "infinity")
 """What an agent without a command of its own does: wait for ``abox exec`` and ``abox shell``."""
-USER = "1000:1000"
+USER = f"{AGENT_ID}:{AGENT_ID}"
 """The image's user ``agent``; a user's own image runs under the same ids unless it says other."""
 
 
@@ -34,6 +34,8 @@ class AgentArgs:
     """Name of the sandbox."""
     image: Input[str]
     """Id of the image."""
+    seed_image: str
+    """Id of the gateway image, whose empty folders give a new volume the agent as its owner."""
     settings: AgentSettings
     """The stack's ``agent`` settings."""
     network: Input[str]
@@ -63,7 +65,15 @@ class Agent(ComponentResource):
         env: dict[str, Input[str]] = {
             variable: _pick(args.proxy_url, variable) for variable in agent_environment("")
         }
-        env.update(settings.env)
+        env.update({"HOME": AGENT_HOME, **settings.env})
+        home = self._volume(name, "home", args.sandbox)
+        workspace = settings.workspace or self._volume(name, "workspace", args.sandbox)
+        after = list(args.after)
+        if settings.image:
+            volumes = {AGENT_HOME: home}
+            if not settings.workspace:
+                volumes[AGENT_WORKSPACE] = Output.from_input(workspace)
+            after.append(_seed(f"{name}-seed", args.seed_image, volumes, self))
         container = HardenedContainer(
             name,
             HardenedContainerArgs(
@@ -73,14 +83,11 @@ class Agent(ComponentResource):
                 command=settings.command or KEEP_RUNNING,
                 user=settings.user or USER,
                 hostname=args.sandbox.replace("_", "-"),
-                working_dir=WORKSPACE,
+                working_dir=AGENT_WORKSPACE,
                 env=env,
                 mounts=[
-                    ExpectedMount(source=self._volume(name, "home", args.sandbox), target=HOME),
-                    ExpectedMount(
-                        source=settings.workspace or self._volume(name, "workspace", args.sandbox),
-                        target=WORKSPACE,
-                    ),
+                    ExpectedMount(source=home, target=AGENT_HOME),
+                    ExpectedMount(source=workspace, target=AGENT_WORKSPACE),
                     ExpectedMount(source=args.trust_volume, target=TRUST_DIR, read_only=True),
                     *(
                         ExpectedMount(
@@ -97,7 +104,7 @@ class Agent(ComponentResource):
                 cpus=settings.cpus,
                 restart="no",
                 init=True,
-                after=args.after,
+                after=after,
             ),
             ResourceOptions(parent=self),
         )
@@ -114,6 +121,23 @@ class Agent(ComponentResource):
             opts=ResourceOptions(parent=self),
         )
         return volume.name
+
+
+def _seed(
+    name: str, image: str, volumes: Mapping[str, Input[str]], parent: ComponentResource
+) -> Resource:
+    """Give empty volumes their owner, which a user's own image without these folders can't.
+
+    The engine copies owner and mode of an image's folder to an empty volume that is mounted there.
+    """
+    mounts = [part for target, volume in volumes.items() for part in (" -v ", volume, f":{target}")]
+    hardened = "--network none --read-only --cap-drop ALL --security-opt no-new-privileges:true"
+    return command.local.Command(
+        name,
+        create=Output.concat(f"docker run --rm {hardened}", *mounts, f" {image} true"),
+        triggers=list(volumes.values()),
+        opts=ResourceOptions(parent=parent),
+    )
 
 
 def _pick(proxy_url: Input[str], variable: str) -> Output[str]:

@@ -125,6 +125,7 @@ class Sandbox(ComponentResource):
             AgentArgs(
                 sandbox=name,
                 image=image,
+                seed_image=args.images["gateway"],
                 settings=settings.agent,
                 network=network.internal_id,
                 address=lease.agent,
