@@ -83,7 +83,9 @@ class Agent(ComponentResource):
                 command=settings.command or KEEP_RUNNING,
                 user=settings.user or USER,
                 hostname=args.sandbox.replace("_", "-"),
-                working_dir=AGENT_WORKSPACE,
+                # In an image without the folder the engine would make it, owned by root, and hand
+                # that owner to the empty volume that is mounted there.
+                working_dir="/" if settings.image else AGENT_WORKSPACE,
                 env=env,
                 mounts=[
                     ExpectedMount(source=home, target=AGENT_HOME),
