@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from abox.naming import Role
+from abox.pod import AGENT_WORKSPACE
 from cli import host
 from cli.checkout import current_checkout
 from cli.containers import Container, check_known, list_containers, running_of_role
@@ -52,7 +53,7 @@ def find_agent(stack: str) -> Container:
 def exec_command(agent: Container, command: list[str], *, terminal: bool) -> list[str]:
     """The engine's command line for a program in the agent."""
     flags = ["--interactive", "--tty"] if terminal else ["--interactive"]
-    return ["docker", "exec", *flags, agent.id, *command]
+    return ["docker", "exec", *flags, "--workdir", AGENT_WORKSPACE, agent.id, *command]
 
 
 def _has_terminal() -> bool:

@@ -91,7 +91,7 @@ def test_an_engine_that_does_not_answer_is_told(checkout: Checkout, monkeypatch)
 def test_a_program_runs_with_a_terminal_only_if_there_is_one():
     (agent,) = parsed(inspected())
     assert exec_command(agent, ["ls", "-l"], terminal=False) == [
-        "docker", "exec", "--interactive", "dev-agent-id", "ls", "-l",
+        "docker", "exec", "--interactive", "--workdir", "/workspace", "dev-agent-id", "ls", "-l",
     ]  # fmt: skip
     assert "--tty" in exec_command(agent, ["ls"], terminal=True)
 
