@@ -105,10 +105,43 @@ def test_failing_command_tells_its_code_and_output(plugin: CommandProvider) -> N
     )
 
 
-def test_missing_interpreter_is_an_error(plugin: CommandProvider) -> None:
-    """A program that isn't there is named."""
-    with pytest.raises(CallFailedError, match="abxt-no-such-program"):
-        create(plugin, create="x", interpreter=["abxt-no-such-program"])
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        (
+            {"interpreter": ["abxt-nope"]},
+            'exec: "abxt-nope": executable file not found in $PATH: running "é":\n',
+        ),
+        (
+            {"interpreter": ["/abxt-nope"]},
+            'fork/exec /abxt-nope: no such file or directory: running "é":\n',
+        ),
+        ({"dir": "/abxt-nope"}, 'chdir /abxt-nope: no such file or directory: running "é":\n'),
+    ],
+    ids=["not on PATH", "no file", "no folder"],
+)
+def test_command_that_cant_start_says_why(
+    plugin: CommandProvider, properties: Document, said: str
+) -> None:
+    """In the official plugin's words."""
+    with pytest.raises(CallFailedError) as failed:
+        create(plugin, create="é", **properties)
+    assert str(failed.value) == said
+
+
+def test_outputs_are_unwrapped_by_check(plugin: CommandProvider) -> None:
+    """The engine hands over outputs; checked inputs hold their values, secrets or unknowns."""
+    output = {SIGNATURE_KEY: "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
+    news = {
+        "create": {**output, "value": "a"},
+        "update": None,
+        "environment": {"A": {**output, "value": "x", "secret": True}, "B": output},
+    }
+    inputs = ask(plugin, "Check", {"urn": URN, "news": news})["inputs"]
+    assert inputs == {
+        "create": "a",
+        "environment": {"A": secret("x"), "B": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"},
+    }
 
 
 def test_secrets_stay_secret(plugin: CommandProvider, lines: Lines) -> None:

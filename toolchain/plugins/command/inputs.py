@@ -81,11 +81,14 @@ def _check(key: str, value: Value) -> Failure | None:
 
 
 def diff_inputs(olds: Mapping[str, Value], news: Mapping[str, Value]) -> Changes:
-    """Changes by path: elements of lists by their index, entries of maps by their key."""
+    """Changes by path: elements of lists by their index, entries of maps by their key.
+
+    A value that becomes a secret, or is none any more, has changed.
+    """
     changes: Changes = {}
     for key in sorted(olds.keys() | news.keys()):
         if key != "version" and not key.startswith("__"):
-            changes.update(_diff(key, reveal(olds.get(key)), reveal(news.get(key))))
+            changes.update(_diff(key, olds.get(key), news.get(key)))
     return changes
 
 

@@ -92,14 +92,17 @@ class CommandProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any) -> Any:
         """The inputs as they are, and all that is wrong with them."""
         _check_type(request.urn)
-        failures = check_inputs(from_struct(request.news))
-        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(failures))
+        given = from_struct(request.news, keep_secrets=True)
+        inputs = {key: value for key, value in given.items() if value is not None}
+        return provider_pb2.CheckResponse(
+            inputs=to_struct(inputs), failures=_failures(check_inputs(inputs))
+        )
 
     @answered
     def Diff(self, request: Any) -> Any:
         """Every change is an update; the SDK asks for replacement where `triggers` change."""
         _check_type(request.urn)
-        olds, news = _old_inputs(request), from_struct(request.news)
+        olds, news = _old_inputs(request), from_struct(request.news, keep_secrets=True)
         for key in request.ignoreChanges:
             if key in olds:
                 news[key] = olds[key]
@@ -181,7 +184,7 @@ class CommandProvider(provider_pb2_grpc.ResourceProviderServicer):
                 on_line=show,
             )
         except StartError as error:
-            text = f"{error}: running {json.dumps(command)}:\n"
+            text = f"{error}: running {_quoted(command)}:\n"
             raise PluginError(_masked(text, hidden)) from error
         if done.code != 0:
             raise PluginError(_masked(_failure(done, command), hidden))
@@ -208,14 +211,13 @@ def _inputs(struct: Any) -> Properties:
 
 def _old_inputs(request: Any) -> Properties:
     if request.HasField("old_inputs"):
-        return from_struct(request.old_inputs)
-    return {key: value for key, value in from_struct(request.olds).items() if key in INPUTS}
+        return from_struct(request.old_inputs, keep_secrets=True)
+    return _inputs(request.olds)
 
 
 def _changes_output(inputs: Mapping[str, Value], olds: Mapping[str, Value]) -> bool:
     return any(
-        holds_unknown(inputs.get(key))
-        or (key in olds and reveal(olds[key]) != reveal(inputs.get(key)))
+        holds_unknown(inputs.get(key)) or (key in olds and olds[key] != inputs.get(key))
         for key in INPUTS
     )
 
@@ -233,7 +235,11 @@ def _is_logged(stream: Stream, logging: Value) -> bool:
 
 
 def _failure(done: Finished, command: str) -> str:
-    return f"{done.describe_end()}: running {json.dumps(command)}:\n{done.printed}"
+    return f"{done.describe_end()}: running {_quoted(command)}:\n{done.printed}"
+
+
+def _quoted(command: str) -> str:
+    return json.dumps(command, ensure_ascii=False)
 
 
 def _secrets(value: Value, *, inside: bool = False) -> list[str]:
@@ -248,7 +254,7 @@ def _secrets(value: Value, *, inside: bool = False) -> list[str]:
         for item in value:
             found.update(_secrets(item, inside=inside))
     elif inside and isinstance(value, str) and len(value) >= SHORTEST_MASKED:
-        found.update((value, json.dumps(value)[1:-1]))
+        found.update((value, _quoted(value)[1:-1]))
     return sorted(found, key=len, reverse=True)
 
 

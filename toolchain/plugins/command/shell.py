@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Literal
 
 Stream = Literal["stdout", "stderr"]
@@ -88,7 +89,7 @@ class Commands:
                 start_new_session=True,
             )
         except OSError as error:
-            raise StartError(str(error)) from error
+            raise StartError(_why_not_started(arguments[0], directory, error)) from error
         with self._lock:
             self._running.add(process)
         try:
@@ -103,6 +104,16 @@ class Commands:
             for process in self._running:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+
+
+def _why_not_started(program: str, directory: str, error: OSError) -> str:
+    """The reason in the words of the official plugin's language."""
+    reason = (error.strerror or str(error)).lower()
+    if not Path(directory).is_dir():
+        return f"chdir {directory}: {reason}"
+    if isinstance(error, FileNotFoundError) and "/" not in program:
+        return f'exec: "{program}": executable file not found in $PATH'
+    return f"fork/exec {program}: {reason}"
 
 
 def _attend(process: subprocess.Popen[bytes], stdin: str, on_line: OnLine) -> Finished:

@@ -83,7 +83,8 @@ def test_wrong_values_are_named_and_not_shown(key: str, value: Any) -> None:
             {"triggers[1]": Change.UPDATE, "triggers[2]": Change.ADD},
         ),
         ({"create": "a"}, {"create": UNKNOWN}, {"create": Change.UPDATE}),
-        ({"create": Secret("a")}, {"create": "a"}, {}),
+        ({"create": Secret("a")}, {"create": Secret("a")}, {}),
+        ({"create": "a"}, {"create": Secret("a")}, {"create": Change.UPDATE}),
         ({"version": "1", "__x": "1"}, {}, {}),
     ],
 )
