@@ -117,7 +117,8 @@ exit 1
 
 _PROXY_SCRIPT = """\
 exec envoy --config-yaml "$ABOX_ENVOY_BOOTSTRAP" --concurrency {concurrency} \
---log-level warning --file-flush-interval-msec 500 --drain-time-s 2 --use-dynamic-base-id --disable-hot-restart
+--log-level warning --file-flush-interval-msec 500 --drain-time-s 2 \
+--use-dynamic-base-id --disable-hot-restart
 """
 
 ENVOY_CONCURRENCY = 2

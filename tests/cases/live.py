@@ -198,7 +198,8 @@ class LiveRunner:
 
     def _raw(self, case: Case, outcome: Outcome) -> None:
         answers = len(case.expect.get("statuses") or [0])
-        result = self._sandbox.agent.ask("raw", {**case.do, "answers": answers})
+        action = {**case.do, "answers": answers, "await_close": "closes" in case.expect}
+        result = self._sandbox.agent.ask("raw", action)
         outcome.responses, outcome.closed = result["responses"], result["closed"]
         outcome.alive, outcome.worst_s = result.get("alive"), result.get("worst_s")
 

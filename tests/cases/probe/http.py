@@ -341,7 +341,7 @@ def raw(proxy: tuple[str, int], action: dict[str, Any], answers: int) -> dict[st
         return {"responses": [failed(error).to_document()], "closed": True}
     tunnel = bool(action.get("after_connect"))
     responses = [] if tunnel else _read_answers(conversation, data, answers)
-    closed = _closes(conversation.buffer)
+    closed = _closes(conversation.buffer) if tunnel or action.get("await_close") else False
     if tunnel:
         responses = [Response("closed" if closed else "silent", body=conversation.buffer.data)]
     conversation.stream.close()

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 
 from abox import pod
@@ -107,11 +105,13 @@ class GatewayPod:
             "trusted_cas": list(trusted_cas),
         }
         done = self.control("apply", text=json.dumps(document))
-        return json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"stderr": done.stderr}
+        if not done.stdout:
+            return {"stderr": done.stderr}
+        return dict(json.loads(done.stdout.splitlines()[-1]))
 
     def status(self) -> dict[str, Any]:
         """The answer of ``abox-gateway status``."""
-        return json.loads(self.control("status").stdout)
+        return dict(json.loads(self.control("status").stdout))
 
     def wait_until_ready(self) -> None:
         """Wait until the pod serves the health name."""

@@ -59,7 +59,7 @@ def inside(profile: Path, image: str):
 
 def call(inside, name: str, *arguments: int, seccomp: str | None = None) -> str:
     words = [str(X86_64[name]), *map(str, arguments)]
-    return inside("python3", "-c", CALL, *words, seccomp=seccomp).stdout.strip()
+    return str(inside("python3", "-c", CALL, *words, seccomp=seccomp).stdout.strip())
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from abox.errors import HostError, SettingsError
 from abox.naming import Role
-from cli import containers as module
+from cli import host
 from cli.check import neighbours, proxy_of
 from cli.checkout import Checkout
-from cli.containers import check_known, of_role, parse_inspect, running_of_role
+from cli.containers import Container, check_known, of_role, parse_inspect, running_of_role
 from cli.execute import exec_command, find_agent
 from cli.host import Finished
 
 
-def inspected(sandbox="dev", role="agent", state="running", **more) -> dict:
+def inspected(sandbox="dev", role="agent", state="running", **more) -> dict[str, Any]:
     return {
         "Id": f"{sandbox}-{role}-id",
         "Name": f"/{sandbox}-{role}",
@@ -32,7 +33,7 @@ def inspected(sandbox="dev", role="agent", state="running", **more) -> dict:
     }
 
 
-def parsed(*documents: dict) -> list:
+def parsed(*documents: dict[str, Any]) -> list[Container]:
     return parse_inspect(json.dumps(documents))
 
 
@@ -81,7 +82,7 @@ def test_a_sandbox_of_another_checkout_is_known_too(checkout: Checkout):
 
 def test_an_engine_that_does_not_answer_is_told(checkout: Checkout, monkeypatch):
     said = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.\nmore\n"
-    monkeypatch.setattr(module.host, "run", lambda *_, **__: Finished(1, "", said))
+    monkeypatch.setattr(host, "run", lambda *_, **__: Finished(1, "", said))
     with pytest.raises(HostError) as raised:
         find_agent("dev")
     assert raised.value.why.startswith("Cannot connect")

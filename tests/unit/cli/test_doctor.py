@@ -9,6 +9,7 @@ import pytest
 
 from abox.errors import HostError
 from cli import doctor as module
+from cli import host
 from cli.checkout import Checkout
 from cli.doctor import (
     Finding,
@@ -91,7 +92,7 @@ def test_a_host_with_nothing_is_told_and_not_crashed_on(checkout: Checkout, monk
     def missing(arguments, **_):
         raise HostError(what=f"{arguments[0]} was not found", why="x", remedy="y")
 
-    monkeypatch.setattr(module.host, "run", missing)
+    monkeypatch.setattr(host, "run", missing)
     assert run(["doctor", "--json"]) == 1
     findings = {one["id"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     for name in ("docker", "nftables", "pulumi", "images"):

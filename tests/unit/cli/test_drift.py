@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def step(kind: str, operation: str = "update", **more) -> Step:
     return Step(URN.format(type=kind), operation, **more)
 
 
-def words(kind: str, live: dict, operation: str = "update") -> str:
+def words(kind: str, live: dict[str, Any], operation: str = "update") -> str:
     (one,) = describe([], [step(kind, operation, old={"outputs": live})])
     return "\n".join(one.words)
 

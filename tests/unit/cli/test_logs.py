@@ -9,6 +9,7 @@ import pytest
 
 from abox.allowlist import parse_policy
 from abox.verdict_lines import parse_dns_line, parse_http_line
+from cli import host
 from cli import logs as module
 from cli.checkout import Checkout
 from cli.logs import Timed, read_lines, settled, split_stamp, wanted
@@ -43,7 +44,7 @@ def sandbox(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> dict[str, li
         yield Running()
 
     monkeypatch.setattr(module, "list_containers", lambda: containers)
-    monkeypatch.setattr(module.host, "running", running)
+    monkeypatch.setattr(host, "running", running)
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ ESCAPES = [
 ]  # fmt: skip
 
 
-def rules(name: str) -> list[dict]:
+def rules(name: str) -> list[dict[str, Any]]:
     return [rule for rule in json.loads(render_seccomp())["syscalls"] if name in rule["names"]]
 
 
