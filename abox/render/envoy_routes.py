@@ -80,10 +80,14 @@ def route_configuration(policy: Policy | None, side: Side) -> Json:
     return {
         "name": side.value,
         "virtual_hosts": list(_virtual_hosts(policy, side)),
-        "request_headers_to_remove": [*PRIVATE_HEADERS, "x-forwarded-proto"],
+        "request_headers_to_remove": [*PRIVATE_HEADERS, *_ADDED_BY_ENVOY],
         "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
         "ignore_port_in_host_matching": True,
     }
+
+
+_ADDED_BY_ENVOY = ("x-forwarded-proto", "x-envoy-external-address")
+"""Fields that Envoy adds by itself; the second holds the agent's address."""
 
 
 def _virtual_hosts(policy: Policy | None, side: Side) -> Iterator[Json]:
