@@ -201,11 +201,13 @@ def denied_port(policy: Policy) -> tuple[str, int] | None:
 
 
 def _denied(policy: Policy, name: str) -> bool:
-    """Whether a name is denied on every usual port."""
+    """Whether a name, and every name below it, is denied on every usual port."""
+    below = f"abox-check.{name}"
     return all(
-        isinstance(verdict(policy, Request(name=name, port=port, method="CONNECT")), Deny)
+        isinstance(verdict(policy, Request(name=one, port=port, method="CONNECT")), Deny)
+        for one in (name, below)
         for port in (80, 443)
-    ) and not any(entry.host == name for entry in policy.entries)
+    ) and not any(entry.host in (name, f"*.{name}") for entry in policy.entries)
 
 
 # --- facts about the host ------------------------------------------------------------------------

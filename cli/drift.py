@@ -153,14 +153,16 @@ def _firewall(live: Properties) -> list[str]:
 
 
 def _rules(text: Any) -> list[str]:
-    """A table, one object a line, from its normalised JSON (of nft, or one object a line)."""
+    """A table, one object a line, from the provider's JSON: one object a line as well."""
+    return [_rule(line) for line in str(text or "").splitlines()]
+
+
+def _rule(line: str) -> str:
+    """One object as text; what can't be read is shown as it is."""
     try:
-        objects = json.loads(text)
-    except (TypeError, ValueError):
-        return str(text or "").splitlines()
-    if isinstance(objects, dict):
-        objects = objects.get("nftables", [objects])
-    return [object_text(one) for one in objects]
+        return object_text(json.loads(line))
+    except ValueError:
+        return line
 
 
 def _policy(live: Properties) -> list[str]:
@@ -192,6 +194,9 @@ EXPLANATIONS: Mapping[str, Callable[[Properties], list[str]]] = {
 }
 """Own resources whose drift is a difference between two of their outputs."""
 
+COMPLETE = ("abox:index:FirewallTable",)
+"""Whose comparison tells all: the findings beside it only repeat it without its surroundings."""
+
 TOLD = {
     "findings": "{}",
     "damage": "beyond repair: {}",
@@ -206,6 +211,8 @@ def explain(kind: str, live: Properties) -> list[str]:
     """What a resource's own outputs say is wrong with it."""
     compare = EXPLANATIONS.get(kind)
     told = compare(live) if compare is not None else []
+    if told and kind in COMPLETE:
+        return told
     for name, form in TOLD.items():
         listed = live.get(name)
         told += [form.format(one) for one in listed] if isinstance(listed, list) else []

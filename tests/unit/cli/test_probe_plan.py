@@ -236,6 +236,8 @@ def test_denied_names_are_those_that_the_policy_denies():
     assert "example.com" not in denied_names(policy(["example.com"]))
     assert "example.net" in denied_names(policy(["example.com"]))
     assert denied_names(policy([{"host": "example.com", "ports": [8443]}]))[0] != "example.com"
+    assert denied_names(policy(["*.example.com"]))[0] == "example.net"
+    assert denied_names(policy([{"host": "*.example.com", "ports": [8443]}]))[0] == "example.net"
     assert denied_names(policy([], mode="passive", passive_acknowledged=True)) == ()
 
 
