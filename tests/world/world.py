@@ -312,7 +312,7 @@ class World:
             for packet in (*self.dialled(), *self.packets())
             if packet["destination"] in forms
             and (port is None or packet["port"] == port)
-            and not (packet["interface"] == "lo" and packet["port"] == 53)
+            and not (packet["interface"] == "lo" and 53 in (packet["port"], packet["source_port"]))
             and packet["proto"] != "icmpv6"
         ]
 
