@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ while time.monotonic() < end:
         if one.recv(64).split()[1:2] == [wanted.encode()]:
             print(time.time())
             sys.exit(0)
-    time.sleep(0.02)
+    time.sleep(0.05)
 sys.exit(1)
 """
 
@@ -86,9 +87,10 @@ class Sandbox:
 
     def _ask(self, name: str, status: str) -> str:
         """Run the probe in the agent."""
-        outputs = self._stack.outputs()
-        address, port = str(outputs["proxy"]).removeprefix("http://").split(":")
         agent = self.containers()["agent"]
+        inspected = json.loads(host.run(["docker", "inspect", agent]).stdout)[0]
+        variables = dict(one.split("=", 1) for one in inspected["Config"]["Env"])
+        address, port = variables["HTTP_PROXY"].removeprefix("http://").split(":")
         words = ["docker", "exec", agent, "python3", "-c", CONNECT_PROBE]
         return host.run([*words, address, port, name, status], timeout_s=90).stdout.strip()
 

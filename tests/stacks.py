@@ -67,7 +67,7 @@ class Project:
         variables.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
         return {
             **variables,
-            "PULUMI_BACKEND_URL": f"file://{self.path / 'state'}",
+            "PULUMI_BACKEND_URL": f"file://{self.path / 'state'}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "abxt",
             "PYTHONDONTWRITEBYTECODE": "1",
             **self.extra,

@@ -28,7 +28,8 @@ def variables(checkout: Checkout, inherited: Mapping[str, str]) -> dict[str, str
     added = {
         "PATH": os.pathsep.join([str(checkout.bin), *others]),
         "PULUMI_HOME": str(checkout.pulumi_home),
-        "PULUMI_BACKEND_URL": f"file://{checkout.backend}",
+        # Without metadata files: a killed Pulumi leaves an empty one, which blocks every command.
+        "PULUMI_BACKEND_URL": f"file://{checkout.backend}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE_FILE": str(checkout.passphrase),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "ABOX_ROOT": str(checkout.root),

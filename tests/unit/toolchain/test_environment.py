@@ -56,7 +56,7 @@ def test_names_of_the_contract(checkout: Checkout) -> None:
     assert got == {
         "PATH": f"{state}/bin:/usr/bin",
         "PULUMI_HOME": f"{state}/pulumi",
-        "PULUMI_BACKEND_URL": f"file://{state}/state",
+        "PULUMI_BACKEND_URL": f"file://{state}/state?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE_FILE": f"{state}/passphrase",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "ABOX_ROOT": str(checkout.root),
