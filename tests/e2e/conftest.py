@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from abox.naming import bridge_name, egress_bridge_name
 from tests.cases.sandbox import Sandbox
 from tests.stacks import Project
 from tests.world import World
@@ -36,6 +37,8 @@ def make_sandbox(
 
     def make(suffix: str) -> Sandbox:
         name = session_world.run.stack(suffix)
+        # Before anything of it stands, however a test brings it up.
+        session_world.join(bridge_name(name), egress_bridge_name(name))
         made.append(Sandbox(session_world, project, name, tmp_path_factory.mktemp(name)))
         return made[-1]
 
