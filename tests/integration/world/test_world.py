@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,11 +164,21 @@ def test_udp_and_tcp_origins_echo(world: World, client: Client) -> None:
     assert [c["received"] for c in world.connections() if c["received"]] == [3, 3]
 
 
+def namespace_of(pid: int) -> str:
+    """Identity of a process's network namespace."""
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
+
+
 def test_a_watched_namespace_shows_what_it_dials_and_has_loopback_origins(
     world: World, client: Client
 ) -> None:
     sleeper = host.spawn(["ip", "netns", "exec", client.netns, "cat"])
     try:
+        host.wait_until(
+            lambda: namespace_of(sleeper.pid) != namespace_of(os.getpid()),
+            timeout_s=5,
+            describe=lambda: "the sleeper in its namespace",
+        )
         world.watch_pod(sleeper.pid)
         assert world.origin(at="127.0.0.1:81")
         assert client.curl("http://127.0.0.1:81/").stdout == "abxt origin\n"
