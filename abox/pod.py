@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
+from abox import agent_environment
 from abox.render.envoy import render_bootstrap
 from abox.render.paths import (
     CA_DIR,
@@ -23,7 +24,7 @@ from abox.render.paths import (
 )
 from abox.render.unbound import UnboundRole, render_server
 
-AGENT_TRUST_TARGET = "/etc/ssl/certs"
+AGENT_TRUST_TARGET = agent_environment.TRUST_DIR
 """Where the agent mounts the trust volume, read-only."""
 
 AGENT_HOME = "/home/agent"
