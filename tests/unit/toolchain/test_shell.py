@@ -77,9 +77,20 @@ def test_interrupt_lets_a_program_finish_what_it_is_at(tmp_path: Path) -> None:
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    script = f"trap 'sleep 0.3; touch {done}; exit' INT; echo started; while :; do sleep 0.05; done"
+    # Not a shell: one that was started with SIGINT ignored (in the background) can't trap it.
+    script = f"""
+import pathlib, signal, sys, time
+def finish(*_):
+    time.sleep(0.3)
+    pathlib.Path({str(done)!r}).touch()
+    sys.exit()
+signal.signal(signal.SIGINT, finish)
+print("started", flush=True)
+while True:
+    time.sleep(0.05)
+"""
     with pytest.raises(KeyboardInterrupt):
-        shell.stream(["bash", "-c", script], interrupt, stop=signal.SIGINT, grace_s=5.0)
+        shell.stream([sys.executable, "-c", script], interrupt, stop=signal.SIGINT, grace_s=5.0)
     assert done.exists()
 
 
