@@ -15,11 +15,11 @@ from typing import Any
 
 from abox import pod
 from abox.allowlist import parse_policy
+from components.images import read_image_ids
 from tests import host
 from tests.integration.gateway.authority import make_authority
 from tests.world.world import UPSTREAM_DNS
 
-IMAGE = "abox/gateway:local"
 READY_S = 30
 LIVE_CODE = "ABOXT_LIVE_CODE"
 """Set to 1: the checkout's abox/ and gateway/ are mounted over those of the image."""
@@ -183,7 +183,9 @@ class GatewayPod:
             args.append(f"--volume={self._named(mount.volume)}:{mount.target}{mode}")
         if os.environ.get(LIVE_CODE) == "1":
             args += [f"--volume={host.ROOT}/{n}:/opt/abox/lib/{n}:ro" for n in ("abox", "gateway")]
-        return _docker(*args, IMAGE, *spec.command).strip()
+        # By id: a tag is shared by all checkouts of this machine.
+        image = read_image_ids(host.ROOT)["gateway"]
+        return _docker(*args, image, *spec.command).strip()
 
 
 def _docker(*args: str) -> str:
