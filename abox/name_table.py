@@ -8,11 +8,26 @@ forwarded. It is rendered from the policy and gives the same answers as
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-RESERVED_SUFFIXES = ("abox.local", "docker.internal", "localhost")
-"""As in ``abox.names``, which a test compares."""
+from abox.name_shape import HEALTH_NAME, NAME_MAX, NAME_REGEX, RESERVED_SUFFIXES
+from abox.reasons import RULE_PASSIVE, Reason
+
+_NAME = re.compile(NAME_REGEX)
+_NUMBER = re.compile(r"(?:.*\.)?(?:\d+|0x[0-9a-f]*)")
+"""Ends in a label that programs take for a part of an address."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on a name."""
+
+    reason: Reason | None
+    """Why it is denied; None if it is allowed."""
+    rule: str | None
+    """Host of the entry that decided, or what else did; None if nothing covers the name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +69,42 @@ class NameTable:
         """
         return self.judges(name, list(covering(name)))
 
+    def judge(self, name: str) -> Judged:
+        """The verdict on a name with its reason and its rule, as the allowlist gives them.
+
+        Args:
+            name: lower case, without its root dot.
+        """
+        if name == HEALTH_NAME:
+            return Judged(None, HEALTH_NAME)
+        if len(name) > NAME_MAX or not _NAME.fullmatch(name):
+            number = _NUMBER.fullmatch(name)
+            return Judged(Reason.ADDRESS_LITERAL if number else Reason.MALFORMED_NAME, None)
+        if _is_reserved(name):
+            return Judged(Reason.RESERVED_NAME, None)
+        hosts = list(covering(name))
+        if denied := next((host for host in hosts if host in self.deny), None):
+            return Judged(Reason.DENIED, denied)
+        if self.passive:
+            return Judged(None, RULE_PASSIVE)
+        allowed = next((host for host in hosts if host in self.allow), None)
+        return Judged(None if allowed else Reason.NOT_ALLOWED, allowed)
+
     def allows_below(self, name: str) -> bool:
         """Whether names below this one may be resolved, unless a longer entry says otherwise."""
         return self.judges(name, list(covering(f"?.{name}"))[1:] if name else [])
 
     def judges(self, name: str, hosts: list[str]) -> bool:
         """The verdict, given the hosts of entries that would cover what is asked."""
-        if any(name == suffix or name.endswith(f".{suffix}") for suffix in RESERVED_SUFFIXES):
+        if _is_reserved(name):
             return False
         if any(host in self.deny for host in hosts):
             return False
         return self.passive or any(host in self.allow for host in hosts)
+
+
+def _is_reserved(name: str) -> bool:
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in RESERVED_SUFFIXES)
 
 
 def covering(name: str) -> Iterator[str]:

@@ -16,21 +16,7 @@ import idna
 import publicsuffixlist
 from publicsuffixlist import PublicSuffixList
 
-NAME_MAX = 253
-"""Longest host name in characters (RFC 1035: 255 bytes on the wire)."""
-
-LABEL_MAX = 63
-"""Longest label in characters (RFC 1035)."""
-
-NAME_REGEX = r"(?:[a-z0-9_-]{1,63}\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
-"""A normalised name of two labels or more, in the common subset of Python's `re` and RE2.
-
-The last label starts with a letter, as every top-level domain does: so no address in any spelling
-is a name (the WHATWG URL standard takes a name whose last label is a number for an IPv4 address).
-"""
-
-RESERVED_SUFFIXES = ("abox.local", "docker.internal", "localhost")
-"""These names and all below them stand for the gateway or for the host, so no list opens them."""
+from abox.name_shape import LABEL_MAX, NAME_MAX, NAME_REGEX, RESERVED_SUFFIXES
 
 _NAME = re.compile(NAME_REGEX)
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")

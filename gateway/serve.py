@@ -7,54 +7,21 @@ while it is away Envoy goes on with its last policy and the certificates it has.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
 
+from abox.name_shape import HEALTH_NAME
 from abox.name_table import NameTable
 from abox.render.paths import NAMES_FILE, READY_FILE, SDS_SOCKET
 from gateway.authority import Authority
 from gateway.files import read_file
 from gateway.secrets import SecretService, start_server
+from gateway.watched_file import WatchedFile
 
 POLL_S = 0.5
 """Seconds between two looks at the authority's files."""
 CERTIFICATE_NAME, KEY_NAME = "ca.pem", "ca.key"
-HEALTH_NAME = "healthcheck.abox.local"
-"""As in ``abox.allowlist``, which a test compares: that module's imports would stay in memory."""
-
-T = TypeVar("T")
-_LOG = logging.getLogger(__name__)
-
-
-@dataclass
-class WatchedFile(Generic[T]):
-    """A value read from a file, and read again after the file was replaced."""
-
-    path: Path
-    read: Callable[[Path], T]
-    absent: T
-    _stamp: tuple[int, int] | None = None
-    _value: T = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._value = self.absent
-
-    def value(self) -> T:
-        """The value; ``absent`` if the file isn't there or can't be read."""
-        try:
-            found = self.path.stat()
-            stamp = (found.st_ino, found.st_mtime_ns)
-            if stamp != self._stamp:
-                self._value, self._stamp = self.read(self.path), stamp
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if self._stamp is not None:
-                _LOG.warning("%s: %s", self.path.name, error)
-            self._value, self._stamp = self.absent, None
-        return self._value
 
 
 def may_mint(names: WatchedFile[NameTable]) -> Callable[[str], bool]:

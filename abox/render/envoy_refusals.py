@@ -13,9 +13,6 @@ from abox.render.envoy_types import Json, any_of
 
 _READ = "check what the client sends"
 
-MALFORMED_REQUEST = "malformed_request"
-"""Reason code of a request that isn't HTTP as the standard has it: no policy is asked."""
-
 FORBIDDEN = 403
 BAD_GATEWAY = 502
 GATEWAY_TIMEOUT = 504
@@ -58,8 +55,9 @@ def _mappers() -> Iterator[Json]:
         Reason.UPSTREAM_UNREACHABLE,
     )
     yield _mapper(_status(BAD_GATEWAY), BAD_GATEWAY, Reason.UPSTREAM_UNREACHABLE)
-    malformed = _body(MALFORMED_REQUEST, "this is not HTTP as the standard has it", _READ)
-    yield {"filter": _status(400), "body_format_override": malformed}
+    malformed = Reason.MALFORMED_REQUEST
+    body = _body(malformed.value, malformed.text, _READ)
+    yield {"filter": _status(400), "body_format_override": body}
 
 
 _UNCHANGED: Json = {"text_format_source": {"inline_string": "%LOCAL_REPLY_BODY%"}}

@@ -16,7 +16,8 @@ from enum import StrEnum
 
 from abox.addresses import Network, ends_in_number
 from abox.allowlist import HEALTH_NAME, HEALTH_PORTS, RULE_PASSIVE, Entry, Mode, Policy, Reason
-from abox.names import RESERVED_SUFFIXES, hosts_covering
+from abox.name_shape import RESERVED_SUFFIXES
+from abox.names import hosts_covering
 from abox.render.addresses import refused_networks
 from abox.render.envoy_lua import (
     KIND_CONNECT,

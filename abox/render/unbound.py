@@ -12,8 +12,9 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
 from abox.addresses import Network
-from abox.allowlist import HEALTH_NAME, Mode, Policy
-from abox.name_table import RESERVED_SUFFIXES, NameTable
+from abox.allowlist import Mode, Policy
+from abox.name_shape import HEALTH_NAME, RESERVED_SUFFIXES
+from abox.name_table import NameTable
 from abox.render.addresses import refused_networks
 from abox.render.paths import RPZ_FILE, unbound_file, unbound_socket
 

@@ -25,7 +25,7 @@ from abox.allowlist import (
     verdict,
 )
 from abox.errors import AboxErrors
-from abox.names import NAME_REGEX
+from abox.name_shape import NAME_REGEX
 from abox.paths import AmbiguousPathError, normalise_path
 
 POLICY = parse_policy(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abox import name_table, names
-from abox.allowlist import HEALTH_NAME, Allow, judge_name, parse_policy
+from abox.allowlist import HEALTH_NAME, RULE_PASSIVE, Allow, Deny, judge_name, parse_policy
 from abox.name_table import NameTable
+from abox.reasons import Reason
 from abox.render.unbound import name_table as table_of
 
 HOSTS = ["wild.test", "*.wild.test", "a.wild.test", "*.b.wild.test", "x.b.wild.test", "c.test"]
@@ -29,6 +29,33 @@ def test_the_table_agrees_with_the_allowlist(policy, name):
     if name == HEALTH_NAME:
         return
     assert table_of(policy).allows(name) == isinstance(judge_name(policy, name), Allow)
+
+
+@given(policies, asked)
+def test_the_table_gives_the_reason_and_the_host_of_the_rule(policy, name):
+    found, judged = table_of(policy).judge(name), judge_name(policy, name)
+    assert found.reason == (judged.reason if isinstance(judged, Deny) else None)
+    if judged.rule == RULE_PASSIVE or judged.rule is None:
+        assert found.rule == judged.rule
+    else:
+        assert found.rule == judged.rule.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("10.0.0.1", Reason.ADDRESS_LITERAL),
+        ("0x7f.1", Reason.ADDRESS_LITERAL),
+        ("a.0x7f", Reason.ADDRESS_LITERAL),
+        ("test", Reason.MALFORMED_NAME),
+        ("a?b.c.test", Reason.MALFORMED_NAME),
+        ("", Reason.MALFORMED_NAME),
+        (f"x.{HEALTH_NAME}", Reason.RESERVED_NAME),
+    ],
+)
+def test_what_is_no_name_is_told_apart(name, reason):
+    for table in (NameTable(), NameTable(passive=True)):
+        assert table.judge(name).reason is reason
 
 
 @given(policies)
@@ -51,7 +78,3 @@ def test_an_empty_table_allows_nothing():
 def test_passive_is_true_only_where_it_says_true():
     document = {"allow": [], "deny": [], "passive": 1}
     assert not NameTable.from_json(json.dumps(document)).passive
-
-
-def test_reserved_names_are_those_of_the_allowlist():
-    assert name_table.RESERVED_SUFFIXES == names.RESERVED_SUFFIXES

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abox.addresses import ends_in_number, parse_any_literal
+from abox.name_shape import NAME_MAX, NAME_REGEX, RESERVED_SUFFIXES
 from abox.names import (
-    NAME_MAX,
-    NAME_REGEX,
-    RESERVED_SUFFIXES,
     MalformedNameError,
     hosts_covering,
     is_public_suffix,

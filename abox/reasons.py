@@ -1,0 +1,59 @@
+"""Why something was denied or failed: the codes that every part of the gateway gives.
+
+A module of its own without imports, so that small processes can use it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+RULE_PASSIVE = "mode: passive"
+"""Rule of a verdict that passive mode alone allows."""
+
+
+class Reason(StrEnum):
+    """Why a request was denied: one code for the 403's body, the verdict log and `explain`."""
+
+    NOT_ALLOWED = "not_allowed"
+    DENIED = "denied"
+    PORT = "port_not_allowed"
+    METHOD = "method_not_allowed"
+    PATH = "path_not_allowed"
+    AMBIGUOUS_PATH = "ambiguous_path"
+    MALFORMED_NAME = "malformed_name"
+    RESERVED_NAME = "reserved_name"
+    ADDRESS_LITERAL = "address_literal"
+    SPECIAL_ADDRESS = "special_purpose_address"
+    NAME_MISMATCH = "name_mismatch"
+    NOT_TLS = "not_tls"
+    NO_POLICY = "no_policy"
+    MALFORMED_REQUEST = "malformed_request"
+    UPSTREAM_NAME = "upstream_name"
+    UPSTREAM_CERTIFICATE = "upstream_certificate"
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Reason.NOT_ALLOWED: "the name is not on the allowlist",
+    Reason.DENIED: "the name is on the denylist, which beats the allowlist",
+    Reason.PORT: "the name is allowed, but not on this port",
+    Reason.METHOD: "the name is allowed, but not with this method",
+    Reason.PATH: "the name is allowed, but not with this path",
+    Reason.AMBIGUOUS_PATH: "servers could read this path in different ways, so no rule matches it",
+    Reason.MALFORMED_NAME: "this is not a host name",
+    Reason.RESERVED_NAME: "the name stands for the gateway or for the host",
+    Reason.ADDRESS_LITERAL: "an address was asked for instead of a name",
+    Reason.SPECIAL_ADDRESS: "the address is private, local or otherwise special-purpose",
+    Reason.NAME_MISMATCH: "CONNECT, TLS server name and Host do not name the same origin",
+    Reason.NOT_TLS: "the tunnel carries something other than TLS",
+    Reason.NO_POLICY: "the gateway has no policy yet",
+    Reason.MALFORMED_REQUEST: "this is not HTTP as the standard has it",
+    Reason.UPSTREAM_NAME: "the name could not be resolved",
+    Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
+    Reason.UPSTREAM_UNREACHABLE: "the origin could not be reached",
+}
