@@ -17,14 +17,7 @@ from typing import Any
 
 from abox.addresses import Address, Network, judged_allowed, parse_any_literal
 from abox.cidrs import parse_cidrs
-from abox.entries import (
-    PORT_MAX,
-    Entry,
-    nearest,
-    parse_denied,
-    parse_entries,
-    shown,
-)
+from abox.entries import PORT_MAX, Entry, parse_denied, parse_entries
 from abox.errors import ErrorCollector, PolicyError
 from abox.name_shape import HEALTH_NAME
 from abox.names import (
@@ -36,6 +29,7 @@ from abox.names import (
 )
 from abox.paths import AmbiguousPathError, normalise_path
 from abox.reasons import RULE_PASSIVE, Reason
+from abox.refusals import nearest, shown
 
 __all__ = [
     "HEALTH_NAME",

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from abox.addresses import Network, never_allowed
-from abox.entries import RefusedError, parse_each
+from abox.refusals import RefusedError, parse_each
 
 WIDEST_V4 = 8
 """Shortest prefix: the largest private block of RFC 1918 is a /8."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from abox.addresses import (
     Address,
@@ -16,7 +15,6 @@ from abox.addresses import (
     never_allowed,
     parse_any_literal,
 )
-from abox.errors import AboxError, AboxErrors, PolicyError
 from abox.names import (
     MalformedNameError,
     is_public_suffix,
@@ -26,6 +24,7 @@ from abox.names import (
     normalise_suffix,
 )
 from abox.paths import PathPattern
+from abox.refusals import Refusals, RefusedError, nearest, parse_each
 
 DEFAULT_PORTS = (80, 443)
 """Ports of an entry that names none."""
@@ -45,10 +44,7 @@ WILDCARD = "*."
 """Begins the host of an entry that covers every name below."""
 
 _TOKEN = re.compile(r"[A-Z0-9!#$%&'*+.^_`|~-]{1,32}")
-_SHOWN_MAX = 80
 _NAME_REMEDY = "write a name as in 'api.example.com' or '*.example.com'"
-
-Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +105,6 @@ class Entry:
         return " ".join(parts)
 
 
-class RefusedError(ValueError):
-    """Why a value is refused and what to write instead; the position is added where it is known."""
-
-    def __init__(self, why: str, remedy: str, *, key: str = "", value: object = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.remedy = remedy
-        self.key = key
-        self.value = value
-
-
 def parse_entries(
     raw: Sequence[object],
     path: str,
@@ -150,44 +135,6 @@ def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
     return parse_each(raw, path, _parse_denied)
 
 
-def parse_each(
-    raw: Sequence[object], path: str, parse: Callable[[object], Parsed]
-) -> tuple[Parsed, ...]:
-    """Parse every item of a list and drop repetitions, order kept.
-
-    Raises: AboxErrors with one PolicyError for each item that `parse` refuses.
-    """
-    parsed: dict[Parsed, None] = {}
-    errors: list[AboxError] = []
-    for position, item in enumerate(raw):
-        try:
-            parsed[parse(item)] = None
-        except RefusedError as refused:
-            errors.append(_locate(refused, f"{path}[{position}]", item))
-    if errors:
-        raise AboxErrors(errors)
-    return tuple(parsed)
-
-
-def shown(value: object) -> str:
-    """A value for an error text, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
-
-
-def nearest(key: str, valid: Sequence[str]) -> str:
-    """The remedy for an unknown key: the nearest valid one, and all of them."""
-    close = difflib.get_close_matches(key, valid, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}valid keys: {', '.join(sorted(valid))}"
-
-
-def _locate(refused: RefusedError, where: str, item: object) -> PolicyError:
-    value = item if refused.value is None else refused.value
-    what = f"{where}{refused.key}: {shown(value)} is refused"
-    return PolicyError(what=what, why=refused.why, remedy=refused.remedy)
-
-
 def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bool) -> Entry:
     if isinstance(item, str):
         return Entry(host=_parse_host(item, cidrs))
@@ -199,18 +146,22 @@ def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bo
     _check_keys(item)
     if not isinstance(host := item["host"], str):
         raise RefusedError("a host is text", 'write for example "example.com"', key=".host")
-    entry = Entry(
-        host=_parse_host(host, cidrs),
-        ports=_parse_ports(item.get("ports", list(DEFAULT_PORTS))),
-        methods=_parse_methods(item.get("methods", [])),
-        paths=_parse_paths(item.get("paths", [])),
-    )
-    if (entry.methods or entry.paths) and not tls_interception:
-        raise RefusedError(
-            "methods and paths inside TLS can't be seen with tls_interception: false",
-            "allow the whole host, or switch tls_interception on",
+    refusals = Refusals()
+    parsed_host = refusals.attempt(lambda: _parse_host(host, cidrs))
+    ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(DEFAULT_PORTS))))
+    methods = refusals.attempt(lambda: _parse_methods(item.get("methods", [])))
+    paths = refusals.attempt(lambda: _parse_paths(item.get("paths", [])))
+    if (methods or paths) and not tls_interception:
+        refusals.add(
+            RefusedError(
+                "methods and paths inside TLS can't be seen with tls_interception: false",
+                "allow the whole host, or switch tls_interception on",
+            )
         )
-    return entry
+    refusals.raise_all()
+    return Entry(
+        host=parsed_host or "", ports=ports or (), methods=methods or (), paths=paths or ()
+    )
 
 
 def _check_keys(item: Mapping[Any, object]) -> None:

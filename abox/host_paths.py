@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from abox.entries import RefusedError
+from abox.refusals import RefusedError
 
 CLOSED = (
     "/bin",

@@ -19,10 +19,11 @@ from pydantic_core import ErrorDetails
 from abox.addresses import SANDBOX_POOL, classify
 from abox.agent_environment import RESERVED, TRUST_DIR
 from abox.allowlist import Policy, parse_policy
-from abox.entries import PORT_MAX, RefusedError, nearest, shown
+from abox.entries import PORT_MAX
 from abox.errors import AboxErrors, ErrorCollector, SettingsError
 from abox.host_paths import check_source, check_target
 from abox.naming import check_name
+from abox.refusals import RefusedError, nearest, shown
 
 KEY = "abox:sandbox"
 """Key of the stack's configuration that holds the settings."""

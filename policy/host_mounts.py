@@ -7,8 +7,8 @@ from typing import Any
 
 from pulumi_policy import ResourceValidationPolicy
 
-from abox.entries import RefusedError
 from abox.host_paths import check_source
+from abox.refusals import RefusedError
 from policy.resources import CONTAINER, MANDATORY, ReportViolation, ResourceValidationArgs, items
 
 

@@ -151,6 +151,14 @@ def test_ten_bad_entries_are_ten_errors_with_positions_of_the_input() -> None:
     assert positions == [f"allow[{i}" for i in range(1, 20, 2)]
 
 
+def test_one_entry_with_three_faults_is_three_errors() -> None:
+    raw = {"host": "*", "ports": [0], "methods": ["get"], "paths": ["/v1/*"]}
+    with pytest.raises(AboxErrors) as caught:
+        parse_entries(["ok.test", raw], "allow")
+    told = [error.what.split(":")[0] for error in caught.value.errors]
+    assert told == ["allow[1]", "allow[1].ports", "allow[1].methods"]
+
+
 def test_a_planned_key_is_not_taken_for_a_typing_error() -> None:
     with pytest.raises(AboxErrors, match="not available in this version"):
         parse_entries([{"host": "a.test", "tls": "passthrough"}], "allow")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abox.entries import RefusedError
 from abox.host_paths import CLOSED, check_source, check_target
+from abox.refusals import RefusedError
 
 
 @pytest.mark.parametrize(
