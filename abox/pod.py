@@ -17,6 +17,7 @@ from abox import agent_environment
 from abox.render.envoy import render_bootstrap
 from abox.render.paths import (
     CA_DIR,
+    KEY_LOG_FILE,
     POLICY_DIR,
     READY_FILE,
     RUN_DIR,
@@ -117,13 +118,16 @@ exit 1
 """
 
 _PROXY_SCRIPT = """\
+ln -sfT /dev/null {key_log}
 exec envoy --config-yaml "$ABOX_ENVOY_BOOTSTRAP" --concurrency {concurrency} \
---log-level warning --file-flush-interval-msec 500 --drain-time-s 2 \
+--log-level warning --file-flush-interval-msec {flush_ms} --drain-time-s 2 \
 --use-dynamic-base-id --disable-hot-restart
 """
 
 ENVOY_CONCURRENCY = 2
 """Worker threads of Envoy: each costs a few megabytes."""
+ENVOY_FLUSH_MS = 500
+"""Milliseconds after which Envoy writes what its logs have gathered."""
 
 
 def pause_container() -> PodContainer:
@@ -177,7 +181,9 @@ def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer
     bootstrap = render_bootstrap(
         gateway=IPv4Address(gateway), proxy_port=proxy_port, sandbox=sandbox
     )
-    script = _WAIT.format(ready=READY_FILE) + _PROXY_SCRIPT.format(concurrency=ENVOY_CONCURRENCY)
+    script = _WAIT.format(ready=READY_FILE) + _PROXY_SCRIPT.format(
+        concurrency=ENVOY_CONCURRENCY, flush_ms=ENVOY_FLUSH_MS, key_log=KEY_LOG_FILE
+    )
     return PodContainer(
         role="proxy",
         command=(TINI, "-g", "--", "bash", "-c", script),

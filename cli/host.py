@@ -5,11 +5,13 @@ a person in front of a terminal.
 """
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from io import FileIO
+from typing import NoReturn, cast
 
 from abox.errors import HostError
 
@@ -123,6 +125,48 @@ def running(
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+@contextmanager
+def piped(arguments: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a program whose three streams are the caller's, and end it with the block.
+
+    An interrupt from the keyboard doesn't reach it: the caller decides.
+
+    Raises:
+        HostError: the program isn't there.
+    """
+    try:
+        process = subprocess.Popen(
+            list(arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise _missing(arguments[0]) from error
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+def pipes(process: "subprocess.Popen[bytes]") -> tuple[FileIO, FileIO, FileIO]:
+    """The caller's ends of a piped program's input, output and errors, without buffers."""
+    return (
+        cast("FileIO", process.stdin),
+        cast("FileIO", process.stdout),
+        cast("FileIO", process.stderr),
+    )
+
+
+def interrupt(process: "subprocess.Popen[bytes]") -> None:
+    """Ask a program to end as Ctrl-C does; no error if it has ended."""
+    process.send_signal(signal.SIGINT)
 
 
 def _missing(program: str) -> HostError:

@@ -11,6 +11,7 @@ import typer
 
 from abox.addresses import SANDBOX_POOL
 from abox.errors import AboxError
+from abox.host_state import state_dir
 from abox.naming import Role
 from abox.settings import Settings
 from cli.checkout import Checkout, current_checkout
@@ -19,10 +20,6 @@ from cli.output import note, say, say_json, say_table
 from cli.parameters import AsJson
 from cli.pulumi_engine import preview
 from cli.stack_file import read_settings
-
-STATE_VARIABLE = "ABOX_STATE_DIR"
-STATE_FOLDER = "/var/lib/abox"
-"""State of this host; the variable overrides it."""
 
 UNKNOWN = "-"
 
@@ -91,7 +88,7 @@ class Lease:
 
 def lease_folder() -> Path:
     """Where leases stand on this host."""
-    return Path(os.environ.get(STATE_VARIABLE) or STATE_FOLDER) / "leases"
+    return Path(state_dir(os.environ)) / "leases"
 
 
 def read_leases(folder: Path) -> dict[str, Lease]:

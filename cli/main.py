@@ -21,6 +21,7 @@ from cli.explain import explain
 from cli.listing import ls
 from cli.logs import logs
 from cli.output import complain, say
+from cli.tap import tap
 from cli.version import VERSION
 
 NAME = "abox"
@@ -75,6 +76,7 @@ app.command("logs", short_help="Show what was asked for, allowed and denied.")(l
 app.command("explain", short_help="Tell which rule allows or denies a URL.")(explain)
 app.command("allow", short_help="Put a name on the allowlist, live.")(allow)
 app.command("deny", short_help="Put a name on the denylist, live.")(deny)
+app.command("tap", short_help="Show or keep packets, with their TLS keys.")(tap)
 app.command("ls", short_help="List sandboxes and stacks.")(ls)
 app.command("doctor", short_help="Tell what this host lacks, with remedies.")(doctor)
 

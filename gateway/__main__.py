@@ -5,6 +5,7 @@ apply    make the policy on standard input live; one line of JSON says how it we
 status   what is live, as one line of JSON
 ready    wait until dns and proxy serve
 init     write the files of a pod without a policy
+keys     in the proxy's container: TLS keys on standard output, until standard input ends
 """
 
 from __future__ import annotations
@@ -89,6 +90,24 @@ def _init(_options: argparse.Namespace) -> int:
     return 0
 
 
+def _keys(_options: argparse.Namespace) -> int:
+    from abox.errors import AboxError
+    from abox.render.paths import ENVOY_ADMIN_SOCKET, KEY_LOG_FILE
+    from gateway.envoy_admin import EnvoyAdmin
+    from gateway.key_log import KeyLog
+
+    try:
+        keys = KeyLog(Path(KEY_LOG_FILE), EnvoyAdmin(Path(ENVOY_ADMIN_SOCKET)))
+        keys.stream(sys.stdin.fileno(), sys.stdout.fileno())
+    except AboxError as error:
+        sys.stderr.write(f"{error}\n")
+        return int(error.exit_code)
+    except OSError as error:  # Envoy is gone, or the reader
+        sys.stderr.write(f"TLS keys: {error}\n")
+        return 1
+    return 0
+
+
 def _print(document: Mapping[str, object]) -> None:
     sys.stdout.write(json.dumps(document) + "\n")
 
@@ -99,6 +118,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "status": _status,
     "ready": _ready,
     "init": _init,
+    "keys": _keys,
 }
 """Each imports what it needs by itself: the daemon stays small."""
 

@@ -25,12 +25,10 @@ import docker.errors
 import requests
 from docker.utils import kwargs_from_env
 
+from abox import host_state
 from abox.errors import HostError
 from abox.naming import LABEL_SANDBOX
 from provider.engine import Engine
-
-STATE_DIR = Path("/var/lib/abox")
-"""Leases and records of this host; ``ABOX_STATE_DIR`` overrides it."""
 
 COMMAND_TIMEOUT_S = 60
 """Seconds until a host command counts as hung."""
@@ -43,7 +41,7 @@ _LIBVIRT_NETWORKS = Path("/etc/libvirt/qemu/networks")
 
 def state_dir() -> Path:
     """Folder of the host's state."""
-    return Path(os.environ.get("ABOX_STATE_DIR", STATE_DIR))
+    return Path(host_state.state_dir(os.environ))
 
 
 def checkout() -> str:

@@ -6,10 +6,12 @@ bridge: its network. Resources that stand before the container or the network ne
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from abox.host_state import instance_dir, key_log
 from abox.naming import check_name
 from provider import host
 
@@ -26,9 +28,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of all sandboxes of this host, in one folder."""
+    """The records of all sandboxes of this host, each in its instance directory."""
 
-    folder: Path
+    state: Path
+    """Folder of the host's state."""
 
     def find(self, sandbox: str, role: str) -> Record | None:
         """The record of a role, None if there is none."""
@@ -61,11 +64,18 @@ class Records:
         """Remove the record of a bridge; no error if there is none."""
         self.forget(sandbox, f"network-{bridge}")
 
+    def forget_keys(self, sandbox: str) -> None:
+        """Remove the TLS keys of its captures; no error if there are none."""
+        file = key_log(self.state, sandbox)
+        host.remove_document(file)
+        with contextlib.suppress(OSError):
+            file.parent.parent.rmdir()  # if nothing else is left of the sandbox
+
     def _path(self, sandbox: str, role: str) -> Path:
-        # A role has the form of a name as well, so neither can leave the folder.
-        return self.folder / check_name(sandbox) / f"{check_name(role)}.json"
+        # A role has the form of a name as well, so it can't leave the folder.
+        return instance_dir(self.state, sandbox) / f"{check_name(role)}.json"
 
 
 def on_this_host() -> Records:
     """The real records."""
-    return Records(host.state_dir() / "sandboxes")
+    return Records(host.state_dir())

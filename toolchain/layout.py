@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abox.errors import SettingsError
+from abox.host_state import STATE_DIR
 
-HOST_STATE = Path("/var/lib/abox")
+HOST_STATE = Path(STATE_DIR)
 """State of this host: leases, sandboxes, the engine's log."""
 
 HOST_RUN = Path("/run/abox")

@@ -39,6 +39,7 @@ from abox.render.envoy_routes import (
 from abox.render.envoy_types import Json, any_of, endpoint, extension, pipe, watched_file
 from abox.render.paths import (
     ENVOY_ADMIN_SOCKET,
+    KEY_LOG_FILE,
     ROUTES_FILES,
     SDS_SOCKET,
     UPSTREAM_AUTHORITIES_FILE,
@@ -458,6 +459,7 @@ def _minted_tls() -> Json:
         common_tls_context={
             "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
             "alpn_protocols": ["h2", "http/1.1"],
+            "key_log": {"path": KEY_LOG_FILE},
             "custom_tls_certificate_selector": selector,
         },
     )
@@ -523,6 +525,7 @@ def _origin_tls(alpn: Sequence[str]) -> Json:
         common_tls_context={
             "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
             "alpn_protocols": list(alpn),
+            "key_log": {"path": KEY_LOG_FILE},
             "validation_context_sds_secret_config": {
                 "name": AUTHORITIES_SECRET,
                 "sds_config": watched_file(UPSTREAM_AUTHORITIES_FILE),

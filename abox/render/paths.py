@@ -13,6 +13,8 @@ TRUST_DIR = "/var/lib/abox/trust"
 
 SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
 ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
+KEY_LOG_FILE = "/tmp/tls-keys"  # noqa: S108  # in the proxy's own memory
+"""Where Envoy writes TLS keys: a link to the null device, except while somebody reads them."""
 CONTROL_SOCKET = f"{RUN_DIR}/control/control.sock"
 
 ROUTES_FILES = {

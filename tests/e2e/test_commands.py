@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 
 import pytest
 
 from tests import host
-from tests.cases.sandbox import Sandbox
+from tests.e2e.conftest import Abox
 from tests.stacks import Project
 
 pytestmark = pytest.mark.e2e
 
 NEW = "new.allowed.test"
-
-
-@pytest.fixture
-def abox(sandbox_up: Sandbox, project: Project) -> Iterator[Abox]:
-    """The command, working on the tests' own project; the settings are put back afterwards."""
-    command = Abox(project, sandbox_up)
-    before = command.settings.read_text()
-    yield command
-    if command.settings.read_text() != before:
-        command.settings.write_text(before)
-        project.pulumi("up", "--yes", "--skip-preview", "--stack", sandbox_up.name)
-
-
-class Abox:
-    """Runs `abox` with the variables of the tests' project."""
-
-    def __init__(self, project: Project, sandbox: Sandbox) -> None:
-        self.name = sandbox.name
-        self.settings = project.path / "stacks" / f"Pulumi.{sandbox.name}.yaml"
-        self._environment = {
-            **project.environment,
-            "ABOX_ROOT": str(project.path),
-            "PYTHONPATH": str(host.ROOT),
-        }
-
-    def __call__(self, *words: str, text: str = "") -> host.Completed:
-        """Run one command to its end, whatever its exit code."""
-        return host.run(
-            [sys.executable, "-m", "cli", *words],
-            env=self._environment, check=False, timeout_s=180, text=text,
-        )  # fmt: skip
-
-    def containers(self) -> dict[str, str]:
-        """Start time of each container of the sandbox, by id."""
-        ids = host.run(
-            ["docker", "ps", "-aq", "--no-trunc", "--filter", f"label=abox.sandbox={self.name}"]
-        ).stdout.split()
-        started = ["docker", "inspect", "--format", "{{.Id}} {{.State.StartedAt}}", *ids]
-        return dict(line.split() for line in host.run(started).stdout.splitlines())
-
-    def status_of(self, name: str) -> str:
-        """What the agent gets for a name: the status of the proxy or of the origin."""
-        words = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", f"http://{name}/"]
-        return self("exec", self.name, "--", *words).stdout
 
 
 def test_check_finds_everything_closed_and_what_must_work_working(abox: Abox):

@@ -1,0 +1,41 @@
+"""Where abox keeps what it knows of a host: names only, no look at the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath, PurePosixPath
+from typing import TypeVar
+
+from abox.naming import check_name
+
+AnyPath = TypeVar("AnyPath", bound=PurePath)
+
+STATE_DIR = "/var/lib/abox"
+"""Leases, records and logs of this host's sandboxes."""
+STATE_VARIABLE = "ABOX_STATE_DIR"
+"""Variable that names another folder."""
+
+
+def state_dir(environment: Mapping[str, str]) -> PurePosixPath:
+    """Folder of the host's state.
+
+    Args:
+        environment: variables of the process that asks.
+    """
+    return PurePosixPath(environment.get(STATE_VARIABLE) or STATE_DIR)
+
+
+def instance_dir(state: AnyPath, sandbox: str) -> AnyPath:
+    """The instance directory: what belongs to one sandbox.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return state / "sandboxes" / check_name(sandbox)
+
+
+def key_log(state: AnyPath, sandbox: str) -> AnyPath:
+    """File with the TLS keys of a capture, in the format that tshark reads (NSS key log).
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return instance_dir(state, sandbox) / "logs" / "keys.log"
