@@ -115,6 +115,30 @@ def _keys_kept(proxy: str, path: Path) -> Iterator[None]:
     Raises:
         HostError: the proxy doesn't hand them out, or the file can't be written.
     """
+    command = ["docker", "exec", "--interactive", proxy, "abox-gateway", "keys"]
+    with host.piped(command) as process:
+        stdin, stdout, stderr = host.pipes(process)
+        lines = BufferedReader(stdout)
+        if not lines.readline().startswith(b"#"):
+            raise _no_keys(stderr.read().decode(errors="replace"))
+        with _replaced(path) as file:
+            reader = threading.Thread(target=_keep_lines, args=(lines, file), daemon=True)
+            reader.start()
+            try:
+                yield
+            finally:
+                stdin.close()  # its end tells the proxy that nobody wants keys any more
+                process.wait()
+                reader.join()
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[BinaryIO]:
+    """A new file of root's in place of the one of an earlier capture.
+
+    Raises:
+        HostError: it can't be made.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -125,20 +149,8 @@ def _keys_kept(proxy: str, path: Path) -> Iterator[None]:
             why=str(error),
             remedy="run it as root, or leave the keys out with --no-keys",
         ) from error
-    command = ["docker", "exec", "--interactive", proxy, "abox-gateway", "keys"]
-    with file, host.piped(command) as process:
-        stdin, stdout, stderr = host.pipes(process)
-        lines = BufferedReader(stdout)
-        if not lines.readline().startswith(b"#"):
-            raise _no_keys(stderr.read().decode(errors="replace"))
-        reader = threading.Thread(target=_keep_lines, args=(lines, file), daemon=True)
-        reader.start()
-        try:
-            yield
-        finally:
-            stdin.close()  # the end of its input tells the proxy that nobody wants keys any more
-            process.wait()
-            reader.join()
+    with file:
+        yield file
 
 
 def _no_keys(said: str) -> HostError:

@@ -14,10 +14,12 @@ from abox.pod import ENVOY_FLUSH_MS
 from abox.render.paths import KEY_LOG_FILE
 from tests import host
 from tests.cases.sandbox import Sandbox
-from tests.e2e.conftest import ALLOWED, EVIL, ORIGIN, Abox
+from tests.e2e.conftest import ALLOWED, EVIL, Abox
 
 pytestmark = pytest.mark.e2e
 
+WILD = "198.51.100.20"
+"""Address of a.wild.test."""
 SECONDS = "12"
 """A tap ends by itself if its test doesn't end it."""
 
@@ -74,25 +76,22 @@ def test_tap_1_capture_and_keys_show_what_was_inside_on_both_legs(
     abox: Abox, sandbox_up: Sandbox, keys: Path, tmp_path: Path
 ):
     """TAP-1: with the kept keys tshark shows HTTP/1.1 and HTTP/2 inside TLS, on either leg."""
-    for leg, address in (("agent", None), ("egress", ORIGIN)):
+    fields = ["http.request.uri", "http2.headers.path"]
+    nothing = tmp_path / "no-keys"
+    nothing.touch()
+    # A name for each leg: a connection that the proxy kept from before the tap stays sealed.
+    for leg, name, address in (("agent", ALLOWED, None), ("egress", "a.wild.test", WILD)):
         capture = tmp_path / f"{leg}.pcap"
         with tapped(abox, tmp_path / f"{leg}.log", "--leg", leg, "-o", str(capture)):
-            assert curl(sandbox_up, "--http1.1", f"https://{ALLOWED}/one-{leg}") == "200"
-            assert curl(sandbox_up, "--http2", f"https://{ALLOWED}/two-{leg}") == "200"
-        assert keys.stat().st_mode & 0o777 == 0o600
-        assert capture.stat().st_mode & 0o777 == 0o600
-        paths = seen(capture, keys, ["http.request.uri", "http2.headers.path"], "http or http2")
-        assert {f"/one-{leg}", f"/two-{leg}"} <= {
-            p.removeprefix(f"https://{ALLOWED}") for p in paths
-        }
-        nothing = tmp_path / "no-keys"
-        nothing.touch()
-        without = seen(
-            capture, nothing, ["http.request.uri", "http2.headers.path"], "http or http2"
-        )
+            assert curl(sandbox_up, "--http1.1", f"https://{name}/one-{leg}") == "200"
+            assert curl(sandbox_up, "--http2", f"https://{name}/two-{leg}") == "200"
+        assert {path.stat().st_mode & 0o777 for path in (keys, capture)} == {0o600}
+        paths = seen(capture, keys, fields, "http or http2")
+        shown = {path.removeprefix(f"https://{name}") for path in paths}
+        assert {f"/one-{leg}", f"/two-{leg}"} <= shown
+        assert address is None or address in seen(capture, keys, ["ip.dst"], "tls")
+        without = seen(capture, nothing, fields, "http or http2")
         assert not any(f"-{leg}" in path for path in without)
-        if address:
-            assert address in seen(capture, keys, ["ip.dst"], "tls")
 
 
 def test_tap_2_keys_are_kept_only_while_they_are_wanted(
