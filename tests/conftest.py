@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.cases.sandbox import Sandbox
 from tests.stacks import Project
 from tests.world import World
+
+# Time says something about the machine, not about the code: speed is measured in bench/.
+settings.register_profile("abox", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("abox")
 
 
 @pytest.fixture(scope="session")
