@@ -57,6 +57,7 @@ class _Checker:
     """Walks the inputs once and collects every failure."""
 
     naming: Naming
+    empty_defaults: bool
     failures: list[Failure] = field(default_factory=list)
 
     def fail(self, path: str, reason: str) -> None:
@@ -105,7 +106,7 @@ class _Checker:
         if olds.get(key) is not None and (old_defaults is None or key in old_defaults):
             return olds[key]
         if not known.autonamed:
-            return known.default or None  # an empty default isn't written into the inputs
+            return known.default if self.empty_defaults else known.default or None
         if self.naming.disabled or len(self.naming.make()) > NAME_LENGTH:
             return None
         return self.naming.make()
@@ -139,6 +140,8 @@ class _Checker:
     def element(self, path: str, known: Field, value: Value, old: Value) -> Value:
         if value is UNKNOWN:
             return value
+        if known.of_maps:
+            return self.mapping(path, value)
         if known.fields is None:
             return self.scalar(path, Field(kind=Kind.TEXT), value)
         if not isinstance(value, dict):
@@ -180,7 +183,12 @@ class _Checker:
 
 
 def check_inputs(
-    fields: Fields, news: Mapping[str, Value], olds: Mapping[str, Value], naming: Naming
+    fields: Fields,
+    news: Mapping[str, Value],
+    olds: Mapping[str, Value],
+    naming: Naming,
+    *,
+    empty_defaults: bool = False,
 ) -> tuple[Properties, list[Failure]]:
     """Checked inputs and all failures.
 
@@ -189,8 +197,9 @@ def check_inputs(
         news: inputs as the program gives them.
         olds: checked inputs of the last run, empty on the first.
         naming: where a made-up name comes from.
+        empty_defaults: fill in defaults that are empty or false too.
     """
-    checker = _Checker(naming)
+    checker = _Checker(naming, empty_defaults)
     return checker.object("", fields, news, olds), checker.failures
 
 

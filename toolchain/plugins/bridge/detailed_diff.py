@@ -54,6 +54,8 @@ class _Place:
     """An element of the field's list, set or map rather than the whole."""
     element_replaces: bool = False
     """The spot is a direct part of a collection that forces a new resource."""
+    flat: bool = False
+    """A list that grows or shrinks shows as changed, and so does each property in it."""
 
     @property
     def replaces(self) -> bool:
@@ -65,6 +67,7 @@ class _Place:
             self.field,
             element=True,
             element_replaces=self.field.replaces,
+            flat=self.flat,
         )
 
     def item(self, index: int) -> _Place:
@@ -73,10 +76,14 @@ class _Place:
             self.field,
             element=True,
             element_replaces=self.field.replaces,
+            flat=self.flat,
         )
 
+    def whole(self) -> _Place:
+        return _Place(self.path, self.field, flat=self.flat)
+
     def child(self, key: str, field: Field) -> _Place:
-        return _Place(f"{self.path}{path_step(key)}", field)
+        return _Place(f"{self.path}{path_step(key)}", field, flat=self.flat)
 
 
 def path_step(key: str) -> str:
@@ -94,6 +101,7 @@ def detailed_diff(
     inputs: Mapping[str, Value],
     *,
     replace: bool,
+    flat: bool = False,
 ) -> Changes:
     """Changes by path.
 
@@ -103,10 +111,11 @@ def detailed_diff(
         planned: state to come.
         inputs: checked inputs, for the order of sets.
         replace: whether the change takes a new resource, by `needs_replacement`.
+        flat: a list that grows or shrinks shows as changed, and so does each property in it.
     """
     changes: Changes = {}
     for key, field in fields.items():
-        place = _Place(key, field)
+        place = _Place(key, field, flat=flat)
         changes.update(_diff(place, prior.get(key), planned.get(key), inputs.get(key)))
     if replace and not any(change.replaces for change in changes.values()):
         changes[META_KEY] = Change.UPDATE_REPLACE
@@ -165,8 +174,11 @@ def _replaces_within(field: Field, value: Value) -> bool:
 
 
 def _diff_element(place: _Place, old: Value, new: Value, given: Value) -> Changes:
-    if place.field.fields is not None and isinstance(old, dict) and isinstance(new, dict):
-        return _diff_object(place, old, new, given)
+    if isinstance(old, dict) and isinstance(new, dict):
+        if place.field.fields is not None:
+            return _diff_object(place, old, new, given)
+        if place.field.of_maps:
+            return _diff_map(place.whole(), old, new)
     return _diff_scalar(place, old, new)
 
 
@@ -192,7 +204,7 @@ def _diff_map(place: _Place, old: Properties, new: Properties) -> Changes:
 
 
 def _diff_list(place: _Place, old: Sequence[Value], new: Sequence[Value], given: Value) -> Changes:
-    if place.field.fields is None:
+    if place.field.fields is None and not place.field.of_maps:
         edits = _edits(old, new)
         return {
             f"{place.path}[{index}]": change.replacing(wanted=place.field.replaces)
@@ -201,8 +213,27 @@ def _diff_list(place: _Place, old: Sequence[Value], new: Sequence[Value], given:
     changes: Changes = {}
     inputs = given if isinstance(given, list) else []
     for index in range(max(len(old), len(new))):
-        changes.update(_diff(place.item(index), *(_at(part, index) for part in (old, new, inputs))))
+        item = place.item(index)
+        before, after, said = (_at(part, index) for part in (old, new, inputs))
+        if place.flat and before is not None and after is None:
+            changes.update(_taken_away(item, before))
+        else:
+            changes.update(_diff(item, before, after, said))
+    if place.flat and len(old) != len(new):
+        changes[place.path] = Change.UPDATE.replacing(wanted=place.field.replaces)
     return changes
+
+
+def _taken_away(place: _Place, old: Value) -> Changes:
+    """An object of a list, property by property: computed and empty ones aren't taken away."""
+    fields = place.field.fields
+    if fields is None:
+        return {place.path: Change.DELETE.replacing(wanted=place.replaces)}
+    gone = (key for key, field in fields.items() if old.get(key) and not field.computed)
+    return {
+        place.child(key, fields[key]).path: Change.DELETE.replacing(wanted=fields[key].replaces)
+        for key in gone
+    }
 
 
 def _at(items: Sequence[Value], index: int) -> Value:

@@ -34,7 +34,7 @@ SEQUENCES = frozenset({Kind.LIST, Kind.SET})
 class Field:
     """One property.
 
-    Lists and sets hold strings, or objects if `fields` is given; maps hold strings.
+    Lists and sets hold strings, objects if `fields` is given, or maps; maps hold strings.
     """
 
     kind: Kind = Kind.TEXT
@@ -50,6 +50,10 @@ class Field:
     """Properties of the objects in a list or set."""
     single: bool = False
     """A list or set with room for one object, which the program writes without brackets."""
+    of_maps: bool = False
+    """A list whose elements are maps."""
+    any_case: bool = False
+    """A string whose case of letters doesn't count."""
     upstream: str | None = None
     """Name in the bridged provider where it isn't this property's in snake_case."""
     validate: Validator | None = None
@@ -83,6 +87,8 @@ def text(
     validate: Validator | None = None,
     autonamed: bool = False,
     empty_is_unset: bool = False,
+    any_case: bool = False,
+    offered: str | None = None,
     implemented: bool = True,
 ) -> Field:
     """A string, by default one whose change makes a new resource."""
@@ -95,6 +101,8 @@ def text(
         validate=validate,
         autonamed=autonamed,
         empty_is_unset=empty_is_unset,
+        any_case=any_case,
+        offered=offered,
         implemented=implemented,
     )
 
@@ -132,10 +140,26 @@ def flag(
 
 
 def texts(
-    kind: Kind, *, computed: bool = False, replaces: bool = True, upstream: str | None = None
+    kind: Kind,
+    *,
+    computed: bool = False,
+    replaces: bool = True,
+    upstream: str | None = None,
+    implemented: bool = True,
 ) -> Field:
     """A list or set of strings."""
-    return Field(kind=kind, computed=computed, replaces=replaces, upstream=upstream)
+    return Field(
+        kind=kind,
+        computed=computed,
+        replaces=replaces,
+        upstream=upstream,
+        implemented=implemented,
+    )
+
+
+def maps(*, replaces: bool = True) -> Field:
+    """A list of maps."""
+    return Field(kind=Kind.LIST, of_maps=True, replaces=replaces)
 
 
 def mapping(*, computed: bool = False, replaces: bool = True) -> Field:

@@ -147,7 +147,8 @@ def _plan_scalar(field: Field, prior: Value, new: Value, *, creating: bool) -> V
     if field.computed and new == "":
         return UNKNOWN if creating else prior
     unset = (is_zero(new) and is_zero(prior)) or (new == "" and field.empty_is_unset)
-    return prior if unset and not creating else new
+    alike = field.any_case and str(new).casefold() == str(prior).casefold()
+    return prior if (unset or alike) and not creating else new
 
 
 def _plan_single(field: Field, prior: Value, new: Value, *, in_set: bool) -> Value:
@@ -161,7 +162,8 @@ def _plan_single(field: Field, prior: Value, new: Value, *, in_set: bool) -> Val
 
 def _plan_list(field: Field, prior: Value, new: Value, *, creating: bool, in_set: bool) -> Value:
     if field.fields is None:
-        return prior if not creating and is_zero(prior) and is_zero(new) else list(new)
+        kept = not creating and is_zero(prior) and is_zero(new)
+        return prior if kept else [_plan_item(field, item) for item in new]
     olds = prior or []
     planned = [
         item
@@ -172,6 +174,13 @@ def _plan_list(field: Field, prior: Value, new: Value, *, creating: bool, in_set
     if field.unordered and olds and _keys(planned) == _keys(olds):
         return prior
     return planned
+
+
+def _plan_item(field: Field, item: Value) -> Value:
+    """An element that isn't an object: a string, or a map of strings."""
+    if field.of_maps and item is not UNKNOWN:
+        return {key: as_text(value) for key, value in item.items()}
+    return item
 
 
 def _keys(items: list[Value]) -> list[str]:

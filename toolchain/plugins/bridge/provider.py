@@ -23,6 +23,7 @@ from toolchain.plugins.bridge.results import (
     refreshed_inputs,
     state_delta,
 )
+from toolchain.plugins.bridge.traits import CURRENT, Traits
 from toolchain.plugins.server import PartlyMadeError, PluginError, answered
 from toolchain.plugins.wire_values import (
     UNKNOWN,
@@ -44,9 +45,16 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     unwraps them before a call and marks the outputs of the same name afterwards.
     """
 
-    def __init__(self, package: str, version: str, kinds: Sequence[ResourceKind]) -> None:
+    def __init__(
+        self,
+        package: str,
+        version: str,
+        kinds: Sequence[ResourceKind],
+        traits: Traits = CURRENT,
+    ) -> None:
         self._package = package
         self._version = version
+        self._traits = traits
         self._kinds = {kind.token: kind for kind in kinds}
 
     @abstractmethod
@@ -129,7 +137,11 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         """Checked inputs and all failures."""
         kind = self._kind(request.urn, "Check")
         inputs, failures = check_inputs(
-            kind.fields, from_struct(request.news), from_struct(request.olds), _naming(request)
+            kind.fields,
+            from_struct(request.news),
+            from_struct(request.olds),
+            _naming(request),
+            empty_defaults=self._traits.empty_defaults,
         )
         return provider_pb2.CheckResponse(inputs=to_struct(inputs), failures=_failures(failures))
 
@@ -141,7 +153,9 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         prior = prior_state(kind.fields, olds)
         planned = plan_state(kind.fields, olds, news)
         replace = needs_replacement(kind.fields, prior, planned)
-        changes = detailed_diff(kind.fields, prior, planned, news, replace=replace)
+        changes = detailed_diff(
+            kind.fields, prior, planned, news, replace=replace, flat=self._traits.flat_diff
+        )
         changes = _without_ignored(changes, request.ignoreChanges)
         return _diff_response(kind, changes, news, changed=planned != prior)
 
@@ -164,7 +178,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return provider_pb2.CreateResponse(
             id=identity,
             properties=to_struct(
-                _finished(
+                self._finished(
                     kind,
                     identity,
                     state,
@@ -182,7 +196,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             raise PartlyMadeError(
                 f"creating {urn}: {_listed(error)}",
                 identity=error.identity,
-                properties=_finished(
+                properties=self._finished(
                     kind, error.identity, after_apply(kind.fields, planned, known)
                 ),
             ) from error
@@ -194,7 +208,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             raise PartlyMadeError(
                 f"creating {urn}: {_listed(error)}",
                 identity=identity,
-                properties=_finished(kind, identity, after_apply(kind.fields, planned, known)),
+                properties=self._finished(kind, identity, after_apply(kind.fields, planned, known)),
             ) from error
         if found is None:
             raise PluginError(_listed(ResourceError(f"{urn} was gone right after its creation")))
@@ -222,7 +236,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             inputs = imported_inputs(kind.fields, read)
         return provider_pb2.ReadResponse(
             id=identity,
-            properties=to_struct(_finished(kind, identity, read)),
+            properties=to_struct(self._finished(kind, identity, read)),
             inputs=to_struct(inputs),
         )
 
@@ -240,7 +254,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             )
         state = planned if request.preview else self._update(kind, request, prior, planned)
         state = prior_state(kind.fields, state)
-        finished = _finished(kind, request.id, state, preview=request.preview)
+        finished = self._finished(kind, request.id, state, preview=request.preview)
         return provider_pb2.UpdateResponse(properties=to_struct(finished))
 
     def _update(
@@ -252,7 +266,7 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             raise PartlyMadeError(
                 f"updating {request.urn}: {_listed(error)}",
                 identity=request.id,
-                properties=_finished(kind, request.id, prior),
+                properties=self._finished(kind, request.id, prior),
             ) from error
 
     @answered
@@ -262,6 +276,24 @@ class BridgedProvider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         state = prior_state(kind.fields, from_struct(request.properties))
         self._called("deleting", request.urn, lambda: self.resource(kind).delete(request.id, state))
         return empty_pb2.Empty()
+
+    def _finished(
+        self,
+        kind: ResourceKind,
+        identity: str,
+        state: Mapping[str, Value],
+        *,
+        without: Collection[str] = (),
+        preview: bool = False,
+    ) -> Properties:
+        """State with what every bridged resource has besides its own properties."""
+        finished: Properties = {**state, ID_KEY: identity}
+        note = meta(timeouts=kind.timeouts, schema_version=kind.schema_version, preview=preview)
+        if note is not None:
+            finished[META_KEY] = note
+        if self._traits.state_delta and not holds_unknown(finished):
+            finished[DELTA_KEY] = state_delta(kind.fields, state, without=without)
+        return finished
 
     @staticmethod
     def _called(doing: str, urn: str, call: Callable[[], Any]) -> Any:
@@ -357,24 +389,6 @@ def _unknowns_as_null(value: Value) -> Value:
     if isinstance(value, list):
         return [_unknowns_as_null(part) for part in value]
     return None if value is UNKNOWN else value
-
-
-def _finished(
-    kind: ResourceKind,
-    identity: str,
-    state: Mapping[str, Value],
-    *,
-    without: Collection[str] = (),
-    preview: bool = False,
-) -> Properties:
-    """State with what every bridged resource has besides its own properties."""
-    finished: Properties = {**state, ID_KEY: identity}
-    note = meta(timeouts=kind.timeouts, schema_version=kind.schema_version, preview=preview)
-    if note is not None:
-        finished[META_KEY] = note
-    if not holds_unknown(finished):
-        finished[DELTA_KEY] = state_delta(kind.fields, state, without=without)
-    return finished
 
 
 def _listed(error: Exception) -> str:

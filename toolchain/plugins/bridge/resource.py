@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toolchain.plugins.bridge.fields import Fields
 from toolchain.plugins.wire_values import Properties, Value
@@ -58,8 +58,8 @@ class ResourceKind:
     token: str
     """Pulumi's type, for example `docker:index/network:Network`."""
     fields: Fields
-    timeouts: bool = False
-    """The bridged provider knows time limits for it, which its states note."""
+    timeouts: Mapping[str, int] = field(default_factory=dict)
+    """Time limits in seconds that the bridged provider has for it, which its states note."""
     schema_version: int | None = None
     deletes_before_replacing: bool = False
     importable: bool = True

@@ -22,8 +22,7 @@ DELTA_KEY: Final = "__pulumi_raw_state_delta"
 """Key of the state that says how to turn it back into the bridged provider's own."""
 
 TIMEOUTS_KEY: Final = "e2bfb730-ecaa-11e6-8f88-34363bc7c4c0"
-TIMEOUT_NS: Final = 20 * 60 * 10**9
-"""20 minutes, the bridged provider's limit for each of create, update and delete."""
+NANOSECONDS: Final = 10**9
 
 
 def after_apply(
@@ -109,7 +108,9 @@ ZEROS: Final[dict[Kind, Any]] = {
 }
 
 
-def meta(*, timeouts: bool, schema_version: int | None, preview: bool = False) -> str | None:
+def meta(
+    *, timeouts: Mapping[str, int], schema_version: int | None, preview: bool = False
+) -> str | None:
     """The bridge's own note in a state, None if it writes none."""
     note: dict[str, Any] = {}
     if preview:
@@ -117,7 +118,7 @@ def meta(*, timeouts: bool, schema_version: int | None, preview: bool = False) -
             return None
         note["_new_extra_shim"] = {}
     if timeouts:
-        note[TIMEOUTS_KEY] = dict.fromkeys(("create", "delete", "update"), TIMEOUT_NS)
+        note[TIMEOUTS_KEY] = {call: limit * NANOSECONDS for call, limit in timeouts.items()}
     if schema_version is not None and not preview:
         note["schema_version"] = str(schema_version)
     return json.dumps(note, separators=(",", ":")) if note else None

@@ -29,14 +29,14 @@ from toolchain.plugins.docker.container_creation import (
 )
 from toolchain.plugins.docker.container_fields import CONTAINER
 from toolchain.plugins.docker.container_reading import live_state
-from toolchain.plugins.docker.engine_api import TIMEOUT_S, Engine, EngineError
+from toolchain.plugins.docker.engine_api import TIMEOUT_S, TIMEOUTS, Engine, EngineError
 from toolchain.plugins.docker.remote_image import find_image
 from toolchain.plugins.wire_values import Properties, Value
 
 KIND: Final = ResourceKind(
     token="docker:index/container:Container",  # noqa: S106 -- a type token, no password
     fields=CONTAINER,
-    timeouts=True,
+    timeouts=TIMEOUTS,
     schema_version=2,
     deletes_before_replacing=True,
 )

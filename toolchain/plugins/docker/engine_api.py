@@ -19,6 +19,9 @@ NEWEST_API: Final = (1, 51)
 TIMEOUT_S: Final = 120.0
 """Time limit of a request; stopping a container waits at most its grace time."""
 
+TIMEOUTS: Final = dict.fromkeys(("create", "delete", "update"), 20 * 60)
+"""Limits in seconds that the bridged provider notes for containers and images."""
+
 SCHEMES: Final = ("unix", "tcp", "http")
 
 

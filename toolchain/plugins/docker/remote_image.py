@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from toolchain.plugins.bridge.fields import Kind, flag, mapping, objects, output, text, texts
 from toolchain.plugins.bridge.resource import Resource, ResourceError, ResourceKind, values
-from toolchain.plugins.docker.engine_api import Engine, EngineError
+from toolchain.plugins.docker.engine_api import TIMEOUTS, Engine, EngineError
 from toolchain.plugins.docker.network import HTTP_NOT_FOUND
 from toolchain.plugins.wire_values import Properties, Value
 
@@ -21,7 +21,7 @@ PULL_S: Final = 1200.0
 
 KIND: Final = ResourceKind(
     token="docker:index/remoteImage:RemoteImage",  # noqa: S106 -- a type token, no password
-    timeouts=True,
+    timeouts=TIMEOUTS,
     importable=False,
     fields={
         "name": text(required=True),
