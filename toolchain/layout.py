@@ -17,7 +17,7 @@ HOST_STATE = Path(STATE_DIR)
 HOST_RUN = Path("/run/abox")
 """Process ids and locks of this host."""
 
-PLUGINS = ("docker", "command")
+PLUGINS = ("docker", "command", "libvirt")
 """Resource plugins that the program uses; each has a stand-in in `toolchain/plugins/`."""
 
 

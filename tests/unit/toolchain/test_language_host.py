@@ -19,7 +19,7 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc
 from tests.host import wait_until
 from toolchain import language_host, shell
 from toolchain.language_host import LanguageHost, engine_address, make_server
-from toolchain.layout import this_checkout
+from toolchain.layout import PLUGINS, this_checkout
 
 EXEC_SCRIPT = """\
 import json, os, signal, subprocess, sys, time
@@ -311,9 +311,9 @@ def test_required_packages_are_those_of_the_requirements(stub: Any, project: Pat
     packages = stub.GetRequiredPackages(language_pb2.GetRequiredPackagesRequest(info=info)).packages
     checkout = this_checkout()
     assert {(each.name, each.kind, each.version) for each in packages} == {
-        (name, "resource", f"v{checkout.plugin_version(name)}") for name in ("docker", "command")
+        (name, "resource", f"v{checkout.plugin_version(name)}") for name in PLUGINS
     }
-    assert len(packages) == 2
+    assert len(packages) == len(PLUGINS)
 
 
 def test_foreign_interpreter_is_asked_itself(stub: Any, project: Path) -> None:

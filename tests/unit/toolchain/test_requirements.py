@@ -50,6 +50,7 @@ def test_plugins_and_pip_are_pinned() -> None:
     assert {name: runtime[f"pulumi-{name}"] for name in PLUGINS} == {
         "docker": "5.2.0",
         "command": "1.2.1",
+        "libvirt": "0.5.4",
     }
     assert "pip" in runtime
 

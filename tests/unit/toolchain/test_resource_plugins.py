@@ -25,7 +25,7 @@ mkdir -p "$PULUMI_HOME/plugins/resource-$4-v$5"
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    """A checkout with two stand-ins that share a module, and a user without plugins."""
+    """A checkout with stand-ins that share a module, and a user without plugins."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     made = Checkout(tmp_path / "clone")
     for name in PLUGINS:
@@ -36,7 +36,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     (made.toolchain / "__init__.py").write_text("")
     made.requirements.mkdir()
     (made.requirements / "runtime.txt").write_text(
-        "pulumi-docker==5.2.0 \\\npulumi-command==1.2.1\n"
+        "pulumi-docker==5.2.0 \\\npulumi-command==1.2.1\npulumi-libvirt==0.5.4\n"
     )
     made.pulumi_home.mkdir(parents=True)
     pulumi_cli.write_executable(made.state / "pulumi-cli", FAKE_CLI)
@@ -44,7 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 
 def install(checkout: Checkout, *, official: bool = False) -> tuple[list[str], str]:
-    """Install both plugins; the names that the CLI was asked for, and what the user saw."""
+    """Install the plugins; the names that the CLI was asked for, and what the user saw."""
     log = checkout.pulumi_home / "calls"
     log.unlink(missing_ok=True)
     cli = Cli(checkout.state / "pulumi-cli", "3.274.1", official=official)
@@ -67,8 +67,8 @@ def kinds(checkout: Checkout) -> dict[str, str]:
     return got
 
 
-STAND_INS = {"docker": "stand-in", "command": "stand-in"}
-OFFICIAL = {"docker": "official", "command": "official"}
+STAND_INS = dict.fromkeys(PLUGINS, "stand-in")
+OFFICIAL = dict.fromkeys(PLUGINS, "official")
 
 
 def test_stand_in_is_installed_with_all_that_it_imports(checkout: Checkout) -> None:
@@ -88,7 +88,11 @@ def test_nothing_but_plugins_is_left(checkout: Checkout) -> None:
     (checkout.toolchain / "plugins" / "shared.py").write_text("# changed\n")
     install(checkout)
     folders = sorted(path.name for path in (checkout.pulumi_home / "plugins").iterdir())
-    assert folders == ["resource-command-v1.2.1", "resource-docker-v5.2.0"]
+    assert folders == [
+        "resource-command-v1.2.1",
+        "resource-docker-v5.2.0",
+        "resource-libvirt-v0.5.4",
+    ]
 
 
 def test_second_run_installs_nothing(checkout: Checkout) -> None:
@@ -125,7 +129,7 @@ def test_official_plugins_are_preferred(checkout: Checkout) -> None:
     """With the official CLI and a reachable download, no stand-in is installed."""
     (checkout.pulumi_home / "online").touch()
     asked, _ = install(checkout, official=True)
-    assert asked == ["docker 5.2.0", "command 1.2.1"]
+    assert asked == ["docker 5.2.0", "command 1.2.1", "libvirt 0.5.4"]
     assert kinds(checkout) == OFFICIAL
     assert install(checkout, official=True)[0] == []
 
@@ -133,7 +137,7 @@ def test_official_plugins_are_preferred(checkout: Checkout) -> None:
 def test_failed_download_falls_back_and_is_remembered(checkout: Checkout) -> None:
     """A plugin that can't be downloaded is replaced by its stand-in; a second run doesn't wait."""
     asked, seen = install(checkout, official=True)
-    assert asked == ["docker 5.2.0", "command 1.2.1"]
+    assert asked == ["docker 5.2.0", "command 1.2.1", "libvirt 0.5.4"]
     assert "plugin docker can't be downloaded; taking the stand-in" in seen
     assert kinds(checkout) == STAND_INS
     assert install(checkout, official=True)[0] == []
@@ -164,7 +168,7 @@ def test_users_own_plugin_is_taken(checkout: Checkout) -> None:
     own.mkdir(parents=True)
     (own / "pulumi-resource-docker").write_text("binary")
     install(checkout)
-    assert kinds(checkout) == {"docker": "official", "command": "stand-in"}
+    assert kinds(checkout) == {**STAND_INS, "docker": "official"}
     assert (installed(checkout, "docker") / "pulumi-resource-docker").read_text() == "binary"
 
 

@@ -13,6 +13,7 @@ from tests.recordings import Recording, all_recordings, ask, differences, record
 from toolchain.plugins.command.engine_log import EngineLog
 from toolchain.plugins.command.provider import CommandProvider
 from toolchain.plugins.docker.provider import DockerProvider
+from toolchain.plugins.libvirt.provider import LibvirtProvider
 
 TOUCHING_CALLS = ("Create", "Read", "Update", "Delete")
 """Calls that the integration tests replay on a real engine."""
@@ -21,6 +22,8 @@ TOUCHING_CALLS = ("Create", "Read", "Update", "Delete")
 def plugin_of(name: str) -> provider_pb2_grpc.ResourceProviderServicer:
     if name.startswith("docker-"):
         return DockerProvider()
+    if name.startswith("libvirt-"):
+        return LibvirtProvider()
     return CommandProvider(EngineLog(None))
 
 
@@ -33,8 +36,8 @@ PURE = [call.name for call in all_recordings() if is_pure(call)]
 
 def test_recordings_are_there() -> None:
     """A copy of the recordings lies in the repository: the replay can't select nothing."""
-    assert len(all_recordings()) == 60
-    assert len(PURE) == 33
+    assert len(all_recordings()) == 92
+    assert len(PURE) == 49
 
 
 @pytest.mark.parametrize("name", [name for name in PURE if name != "docker-handshake"])
