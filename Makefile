@@ -34,7 +34,7 @@ help: ## list the targets
 ##@ Sandboxes
 
 .PHONY: up
-up: stack-known ready images ## from a fresh machine to a sandbox that is proven closed: STACK=project-a
+up: stack-known ready images vm-host ## from a fresh machine to a sandbox that is proven closed: STACK=project-a
 	@$(WITH_ENV) $(TOOLCHAIN) up '$(STACK)'
 	@$(WITH_ENV) abox check '$(STACK)'
 
@@ -89,6 +89,18 @@ engine-stop: ## stop the dockerd that abox started, unless containers run
 .PHONY: images
 images: venv engine ## build the images that are missing
 	@$(VENV)/python -m images.build
+
+.PHONY: vm-host
+vm-host: venv
+	@$(VENV)/python -m toolchain vm --stack '$(STACK)'
+
+.PHONY: vm
+vm: venv ## provide what virtual machines need: packages, image, libvirt
+	@$(VENV)/python -m toolchain vm
+
+.PHONY: vm-stop
+vm-stop: ## stop the libvirtd that abox started, unless domains run
+	@$(TOOLCHAIN) vm --stop
 
 .PHONY: lock
 lock: dev ## pin the requirements anew, with hashes

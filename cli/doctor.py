@@ -21,6 +21,7 @@ from cli.checkout import Checkout, current_checkout
 from cli.listing import lease_folder, read_leases
 from cli.output import say, say_json, say_table
 from cli.parameters import AsJson
+from toolchain import acceleration, hypervisor
 from toolchain.environment import uses_stand_ins
 from toolchain.layout import Checkout as ToolchainCheckout
 
@@ -240,6 +241,45 @@ def _has_image(identity: str) -> bool:
     return done.stdout.strip() == identity
 
 
+def look_at_virtual_machines(_: Checkout) -> Iterator[Finding]:
+    """QEMU, libvirt, and whether KVM has proven to work: only `backend: vm` needs them."""
+    version = acceleration.qemu_version()
+    if not version:
+        yield Finding("virtual machines", "ok", "QEMU isn't installed; only `backend: vm` needs it")
+        return
+    yield Finding("qemu", "ok", f"QEMU {version}")
+    answers = hypervisor.answers()
+    found = f"answers at {hypervisor.URI}" if answers else "doesn't answer"
+    yield _judged("libvirt", found, "run `make vm`, which starts it", good=answers, else_="warning")
+    yield judge_acceleration(acceleration.read(), device=acceleration.DEVICE.exists())
+
+
+def judge_acceleration(known: acceleration.Acceleration | None, *, device: bool) -> Finding:
+    """What is known about KVM, and what would make virtual machines faster.
+
+    Args:
+        known: what a probe found; None: none has run with this kernel and this QEMU.
+        device: whether /dev/kvm exists.
+    """
+    if known is not None and known.type == "kvm":
+        return Finding("kvm", "ok", known.reason)
+    if not device:
+        remedy = (
+            "enable virtualisation in the firmware, or nested virtualisation in the host's host"
+        )
+        return Finding("kvm", "warning", "no /dev/kvm: virtual machines are emulated", remedy)
+    if known is None:
+        return Finding("kvm", "warning", "not probed yet", "run `make vm`, which boots a guest")
+    return Finding(
+        "kvm",
+        "warning",
+        f"virtual machines are emulated: {known.reason}",
+        f"a host where KVM works runs them faster; to try again, remove {acceleration.RECORD} and "
+        "run `make vm`. A libvirtd that abox didn't start tries KVM at every call: if that takes "
+        "long, take /dev/kvm away from it",
+    )
+
+
 def look_at_room(checkout: Checkout) -> Iterator[Finding]:
     """Disk and memory."""
     yield from _disk("disk: checkout", str(checkout.root))
@@ -357,6 +397,7 @@ LOOKS: tuple[Callable[[Checkout], Iterator[Finding]], ...] = (
     look_at_firewall,
     look_at_pulumi,
     look_at_images,
+    look_at_virtual_machines,
     look_at_room,
     look_at_network,
 )

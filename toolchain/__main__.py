@@ -8,7 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from abox.errors import AboxError, ExitCode
-from toolchain import engine, environment, packages, pulumi_cli, resource_plugins, stack, venv
+from toolchain import (
+    engine,
+    environment,
+    hypervisor,
+    packages,
+    pulumi_cli,
+    resource_plugins,
+    stack,
+    venv,
+    virtual_machines,
+)
 from toolchain.layout import Checkout, this_checkout, user_cache
 from toolchain.progress import Step
 
@@ -23,13 +33,16 @@ from cli.main import main
 main()
 """
 
+TEST_LISTS = ("packages-test.txt", virtual_machines.PACKAGES)
+"""Lists of what the tests need besides."""
+
 INTERRUPTED = 130
 """Exit code after an interrupt from the keyboard, as shells report it."""
 
 
 def _packages(checkout: Checkout, arguments: argparse.Namespace) -> int:
     """Install missing Debian packages."""
-    names = ["packages.txt", *(["packages-test.txt"] if arguments.test else [])]
+    names = ["packages.txt", *(TEST_LISTS if arguments.test else [])]
     lists = [*(checkout.toolchain / name for name in names), *map(Path, arguments.lists)]
     packages.install(lists, Step("packages"))
     return ExitCode.OK
@@ -56,6 +69,15 @@ def _engine(_: Checkout, arguments: argparse.Namespace) -> int:
     """Start an engine if none answers, or stop the one that was started here."""
     action: Callable[..., None] = engine.stop if arguments.stop else engine.ensure
     action(Step("engine"), os.environ)
+    return ExitCode.OK
+
+
+def _vm(checkout: Checkout, arguments: argparse.Namespace) -> int:
+    """Provide what virtual machines need, if the stack is one; or stop libvirt's daemons."""
+    if arguments.stop:
+        hypervisor.stop(Step("vm"))
+    elif arguments.stack is None or virtual_machines.is_wanted(checkout, arguments.stack):
+        virtual_machines.provide(checkout, Step("vm"))
     return ExitCode.OK
 
 
@@ -106,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     command("venv", _venv).add_argument("--dev", action="store_true", help="with test tools")
     command("pulumi", _pulumi)
     command("engine", _engine).add_argument("--stop", action="store_true", help="stop it")
+    machines = command("vm", _vm)
+    machines.add_argument("--stack", help="do nothing unless this stack is a virtual machine")
+    machines.add_argument("--stop", action="store_true", help="stop the daemons started here")
     command("env", _env).add_argument("--path", help="the PATH to extend")
     command("up", _up).add_argument("stack")
     command("down", _down).add_argument("stack")

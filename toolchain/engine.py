@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import time
@@ -15,7 +14,6 @@ from abox.errors import HostError
 from toolchain import shell
 from toolchain.layout import HOST_RUN, HOST_STATE
 from toolchain.locks import exclusive
-from toolchain.packages import SYSTEM_FOLDERS
 from toolchain.progress import Step
 
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
@@ -159,9 +157,7 @@ def _someone_starts_one(path: Path, step: Step) -> bool:
 
 def _start_process(path: Path, step: Step) -> None:
     """Start dockerd in the background and wait until it answers."""
-    program = shutil.which(
-        "dockerd", path=os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
-    )
+    program = shell.which("dockerd")
     if program is None:
         raise HostError(
             what="no Docker engine answers and dockerd was not found",

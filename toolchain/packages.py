@@ -20,9 +20,6 @@ LOCK_TIMEOUT_S = 600
 LOCK_RETRY_S = 5.0
 """Seconds between two tries where apt-get doesn't wait by itself."""
 
-SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of administrators' commands, which not every PATH holds."""
-
 
 @dataclass(frozen=True)
 class Package:
@@ -30,7 +27,7 @@ class Package:
 
     name: str
     provides: str
-    """A command on PATH, or `module:` and the name of a Python module."""
+    """A command on PATH, `module:` and the name of a Python module, or `file:` and a path."""
 
 
 def parse_packages(text: str, path: str) -> list[Package]:
@@ -56,11 +53,12 @@ def parse_packages(text: str, path: str) -> list[Package]:
 
 def is_present(package: Package) -> bool:
     """Whether what a package provides is there, whoever installed it."""
-    kind, _, module = package.provides.partition(":")
+    kind, _, name = package.provides.partition(":")
     if kind == "module":
-        return importlib.util.find_spec(module) is not None
-    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
-    return shutil.which(package.provides, path=path) is not None
+        return importlib.util.find_spec(name) is not None
+    if kind == "file":
+        return Path(name).exists()
+    return shell.which(package.provides) is not None
 
 
 def install(

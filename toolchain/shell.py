@@ -6,6 +6,7 @@ reports while it runs.
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import threading
@@ -13,8 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from abox.errors import HostError
+
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Folders of administrators' commands, which not every PATH holds."""
 
 TAIL_LINES = 40
 """Lines of a failed program's output that are kept for the message."""
@@ -240,6 +245,42 @@ def child(
         )
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _missing(arguments[0]) from error
+
+
+def read_until(process: "subprocess.Popen[bytes]", text: str, timeout_s: float) -> tuple[str, bool]:
+    """Read a piped program's output until it says something, ends, or time is up.
+
+    Returns: what it printed on both streams, and whether it has ended.
+    """
+    printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    for stream in streams:
+        threading.Thread(target=_read_all, args=(stream, printed), daemon=True).start()
+    output = b""
+    deadline = time.monotonic() + timeout_s
+    open_streams = len(streams)
+    while open_streams and text.encode() not in output and time.monotonic() < deadline:
+        try:
+            chunk = printed.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        output += chunk
+        open_streams -= not chunk
+    return output.decode(errors="replace"), not open_streams
+
+
+def _read_all(stream: IO[bytes], printed: "queue.SimpleQueue[bytes]") -> None:
+    """Put what a stream holds into the queue as it comes, an empty piece at the end."""
+    with stream:
+        while chunk := os.read(stream.fileno(), 4096):
+            printed.put(chunk)
+    printed.put(b"")
+
+
+def which(program: str) -> str | None:
+    """Path of a program on PATH or in the administrators' folders."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
+    return shutil.which(program, path=path)
 
 
 def end_group(

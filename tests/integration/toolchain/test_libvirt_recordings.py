@@ -280,13 +280,13 @@ def test_suspended_domain_is_not_repaired(disks: Replay) -> None:
 def test_source_is_uploaded_and_stylesheet_applied(disks: Replay, tmp_path: Path) -> None:
     """A file becomes a volume, whose XML the program's stylesheet may change."""
     source = tmp_path / "seed.iso"
-    source.write_bytes(b"seed" * 1024)
+    source.write_bytes(bytes(32768) + b"\x01CD001\x01" + bytes(8185))  # looks like an ISO
     made = ask(
         disks.plugin,
         "Create",
         volume_request(name="seed.iso", source=str(source), format="iso"),
     )
-    assert made["properties"]["size"] == 4096
+    assert made["properties"]["size"] == 40960
     assert made["properties"]["format"] == "iso"
     assert Path(made["id"]).read_bytes() == source.read_bytes()
     overlay = ask(

@@ -14,6 +14,7 @@ from cli.checkout import Checkout
 from cli.doctor import (
     Finding,
     free_subnets,
+    judge_acceleration,
     judge_engine,
     parse_meminfo,
     parse_os_release,
@@ -21,6 +22,7 @@ from cli.doctor import (
     version_of,
 )
 from cli.main import run
+from toolchain.acceleration import Acceleration
 
 GOOD = {
     "SecurityOptions": ["name=seccomp,profile=default"],
@@ -49,6 +51,23 @@ def test_a_fault_of_the_engine_comes_with_a_remedy(change, fault):
     faults = [one for one in judge_engine({**GOOD, **change}) if one.level != "ok"]
     assert fault in [one.id for one in faults]
     assert all(one.remedy for one in faults)
+
+
+@pytest.mark.parametrize(
+    ("known", "device", "level", "found"),
+    [
+        (Acceleration(type="kvm", reason="a guest booted"), True, "ok", "a guest booted"),
+        (Acceleration(type="qemu", reason="it died"), True, "warning", "emulated: it died"),
+        (None, True, "warning", "not probed yet"),
+        (None, False, "warning", "no /dev/kvm"),
+    ],
+    ids=["works", "broken", "unknown", "absent"],
+)
+def test_doctor_says_how_virtual_machines_run_and_why(known, device, level, found):
+    finding = judge_acceleration(known, device=device)
+    assert finding.level == level
+    assert found in finding.found
+    assert bool(finding.remedy) is (level != "ok")
 
 
 def test_subnets_that_anything_overlaps_are_not_free():

@@ -73,6 +73,8 @@ def test_the_projects_lists_are_well_formed() -> None:
         ("abox-no-such-command", False),
         ("module:json", True),
         ("module:abox_no_such_module", False),
+        ("file:/etc/passwd", True),
+        ("file:/nonexistent", False),
     ],
 )
 def test_presence_is_what_a_package_provides(provides: str, present: bool) -> None:

@@ -133,3 +133,26 @@ def test_require_says_the_last_words() -> None:
     assert str(failed.value) == "it failed\nwhy: b | c | d\ndo: repair it"
     with pytest.raises(HostError, match="exit code 9"):
         shell.require(shell.Finished(9, "", ""), what="it failed", remedy="repair it")
+
+
+@pytest.mark.parametrize(
+    ("script", "seen", "ended"),
+    [
+        ("echo one; echo ready; sleep 60", "one\nready\n", False),
+        ("echo one >&2", "one\n", True),
+        ("printf rea; sleep 60", "rea", False),
+    ],
+    ids=["said", "ended", "late"],
+)
+def test_output_is_read_until_a_word_the_end_or_time(script: str, seen: str, ended: bool) -> None:
+    """Whichever comes first; both streams count."""
+    process = shell.child(["sh", "-c", script], environment={"PATH": "/usr/bin:/bin"}, piped=True)
+    assert shell.read_until(process, "ready", 0.5) == (seen, ended)
+    shell.end_group(process, grace_s=0.2)
+
+
+def test_programs_of_administrators_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where PATH is a user's."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert shell.which("chroot") == "/usr/sbin/chroot"
+    assert shell.which("abox-no-such-program") is None
