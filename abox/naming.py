@@ -13,6 +13,8 @@ NAME_PATTERN = "^[a-zA-Z][a-zA-Z0-9_-]{0,62}$"
 
 BRIDGE_PREFIX = "abx-"
 TABLE_PREFIX = "abox-"
+LINK_FILTER_SUFFIX = ".link"
+"""Ends the name of a sandbox's second nwfilter; no sandbox's name holds a dot."""
 
 INTERFACE_NAME_MAX = 15
 """Longest name of a Linux interface in characters (IFNAMSIZ without its zero byte)."""
@@ -84,3 +86,19 @@ def egress_bridge_name(name: str) -> str:
 def table_name(name: str) -> str:
     """The sandbox's nftables table, family inet."""
     return TABLE_PREFIX + bridge_name(name).removeprefix(BRIDGE_PREFIX)
+
+
+def filter_name(name: str) -> str:
+    """The nwfilter on the tap of a sandbox's VM: who may talk to whom."""
+    return table_name(name)
+
+
+def link_filter_name(name: str) -> str:
+    """The nwfilter that the first one refers to: which frames pass the tap at all."""
+    return filter_name(name) + LINK_FILTER_SUFFIX
+
+
+def default_mac(name: str) -> str:
+    """Hardware address of a sandbox's VM, in QEMU's own range; each sandbox has its own bridge."""
+    digest = hashlib.sha256(check_name(name).encode()).digest()
+    return "52:54:00:" + ":".join(f"{byte:02X}" for byte in digest[:3])

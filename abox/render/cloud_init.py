@@ -1,0 +1,238 @@
+"""What a VM is told at its first boot: cloud-init's documents, in the form of NoCloud.
+
+The guest gets its address, its only resolver, the proxy, the sandbox's authority, its user and its
+own host key from here, so that nothing is asked for over the network and the first login needs no
+trust. All of it is data that a YAML library writes: no value can become a key or a command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from typing import Any
+
+import yaml
+
+from abox.agent_environment import SANDBOX_CA, agent_environment
+from abox.naming import LABEL_SANDBOX
+
+INTERFACE = "eth0"
+"""Name of the VM's only network interface."""
+
+WORKSPACE, WORKSPACE_DISK, WORKSPACE_LABEL = "/workspace", "/dev/vdb", "workspace"
+"""The second disk holds one file system, made at the first boot and never again."""
+
+GUEST_ID = 1000
+"""User and group that a new workspace belongs to: the first account of every common image."""
+
+SSHD_CONFIG = """\
+# Written by abox: the host logs in with the stack's key, and the guest proves who it is.
+HostKey /etc/ssh/ssh_host_ed25519_key
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin no
+X11Forwarding no
+UseDNS no
+"""
+
+_NO_IPV6 = """\
+net.ipv6.conf.all.disable_ipv6 = 1
+net.ipv6.conf.default.disable_ipv6 = 1
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestFile:
+    """A file of the user's own in the guest."""
+
+    path: str
+    content: str
+    mode: str = "0644"
+    """Octal digits."""
+    owner: str = "root:root"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestSpec:
+    """What the guest is told."""
+
+    sandbox: str
+    user: str
+    """Name of the account that `abox exec` and `abox shell` use."""
+    authorized_keys: tuple[str, ...]
+    """Public keys that log in, one line each."""
+    host_key: str
+    """The guest's private ed25519 host key, in OpenSSH's form."""
+    host_key_public: str
+    mac: str
+    address: IPv4Interface
+    """The guest's address with the length of its network."""
+    gateway: str
+    """Address of the gateway pod, the only resolver."""
+    proxy_url: str
+    ca_certificate: str
+    """The sandbox's authority, PEM."""
+    packages: tuple[str, ...] = ()
+    files: tuple[GuestFile, ...] = ()
+    commands: tuple[str, ...] = ()
+    """Shell commands that root runs at the end of the first boot."""
+    extra_files: tuple[GuestFile, ...] = ()
+    """Files of the sandbox's own besides those that every guest has."""
+    extra_commands: tuple[str, ...] = ()
+    """Commands of the sandbox's own, before the user's."""
+
+
+def render_user_data(spec: GuestSpec) -> str:
+    """cloud-config: accounts, keys, proxy and trust, disks, the user's own additions."""
+    document: dict[str, Any] = {
+        "hostname": _hostname(spec.sandbox),
+        "manage_etc_hosts": True,
+        "ssh_pwauth": False,
+        "disable_root": True,
+        "ssh_deletekeys": True,
+        "ssh_genkeytypes": [],
+        "ssh_keys": {"ed25519_private": spec.host_key, "ed25519_public": spec.host_key_public},
+        "users": [_user(spec)],
+        "ca_certs": {"trusted": [spec.ca_certificate]},
+        "write_files": [
+            *(_file(each) for each in (*_system_files(spec), *spec.extra_files)),
+            # Their owners may be made only after cloud-init's first files are written.
+            *({**_file(each), "defer": True} for each in spec.files),
+        ],
+        "fs_setup": [
+            {
+                "label": WORKSPACE_LABEL,
+                "filesystem": "ext4",
+                "device": WORKSPACE_DISK,
+                "partition": "none",
+                "overwrite": False,
+                "extra_opts": ["-E", f"root_owner={GUEST_ID}:{GUEST_ID}"],
+            }
+        ],
+        "mounts": [[WORKSPACE_DISK, WORKSPACE, "ext4", "defaults,nofail,nodev,nosuid", "0", "2"]],
+        "runcmd": [*_system_commands(spec), *spec.extra_commands, *spec.commands],
+    }
+    if spec.packages:
+        document |= {"package_update": True, "packages": list(spec.packages)}
+    return f"#cloud-config\n{_yaml(document)}"
+
+
+def render_network_config(spec: GuestSpec) -> str:
+    """Version 2: one interface, one static address, no way to any other network."""
+    ethernet = {
+        "match": {"macaddress": spec.mac.lower()},
+        "set-name": INTERFACE,
+        "dhcp4": False,
+        "dhcp6": False,
+        "accept-ra": False,
+        "addresses": [str(spec.address)],
+        "nameservers": {"addresses": [spec.gateway], "search": []},
+    }
+    return _yaml({"version": 2, "ethernets": {INTERFACE: ethernet}})
+
+
+def render_meta_data(spec: GuestSpec) -> str:
+    """The instance: its id stays as long as the guest is told the same."""
+    told = render_user_data(spec) + render_network_config(spec)
+    instance = f"abox-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return _yaml(
+        {
+            "instance-id": instance,
+            "local-hostname": _hostname(spec.sandbox),
+            LABEL_SANDBOX: spec.sandbox,
+        }
+    )
+
+
+def render_seed(spec: GuestSpec) -> dict[str, str]:
+    """All documents, by the names of NoCloud's files."""
+    return {
+        "meta-data": render_meta_data(spec),
+        "network-config": render_network_config(spec),
+        "user-data": render_user_data(spec),
+    }
+
+
+def _hostname(sandbox: str) -> str:
+    return sandbox.replace("_", "-")
+
+
+def _user(spec: GuestSpec) -> dict[str, Any]:
+    return {
+        "name": spec.user,
+        "shell": "/bin/bash",
+        "lock_passwd": True,
+        # The guest is the sandbox: who is root in it is no nearer to the host.
+        "sudo": "ALL=(ALL) NOPASSWD:ALL",
+        "ssh_authorized_keys": list(spec.authorized_keys),
+    }
+
+
+def _file(file: GuestFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "content": file.content,
+        "permissions": file.mode,
+        "owner": file.owner,
+    }
+
+
+def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
+    environment = agent_environment(spec.proxy_url)
+    manager = _manager_config(environment)
+    return (
+        GuestFile(path="/etc/environment", content=_lines(environment, "{}={}")),
+        GuestFile(path="/etc/profile.d/abox.sh", content=_lines(environment, "export {}='{}'")),
+        GuestFile(path="/etc/systemd/system.conf.d/50-abox.conf", content=manager),
+        GuestFile(path="/etc/systemd/user.conf.d/50-abox.conf", content=manager),
+        GuestFile(
+            path="/etc/apt/apt.conf.d/95abox",
+            content=f'Acquire::http::Proxy "{spec.proxy_url}";\n'
+            f'Acquire::https::Proxy "{spec.proxy_url}";\n',
+        ),
+        GuestFile(path=SANDBOX_CA, content=spec.ca_certificate),
+        GuestFile(path="/etc/ssh/sshd_config.d/50-abox.conf", content=SSHD_CONFIG),
+        GuestFile(path="/etc/sysctl.d/50-abox.conf", content=_NO_IPV6),
+    )
+
+
+def _lines(environment: Mapping[str, str], form: str) -> str:
+    return "".join(form.format(name, value) + "\n" for name, value in environment.items())
+
+
+def _manager_config(environment: Mapping[str, str]) -> str:
+    # systemd reads a percent sign as the beginning of a specifier.
+    pairs = " ".join(
+        '"{}={}"'.format(name, value.replace("%", "%%")) for name, value in environment.items()
+    )
+    return f"[Manager]\nDefaultEnvironment={pairs}\n"
+
+
+def _system_commands(spec: GuestSpec) -> list[Any]:
+    return [
+        # cloud-init's scripts run in a service that was started before these files were written.
+        "set -a; . /etc/environment; set +a",
+        ["systemctl", "daemon-reload"],
+        ["chown", "--", f"{spec.user}:", WORKSPACE],
+    ]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as they are; no aliases, which not every reader takes."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(document), Dumper=_Dumper, sort_keys=True, width=1000)

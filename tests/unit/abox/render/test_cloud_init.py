@@ -1,0 +1,181 @@
+"""cloud-init's documents: what a guest is told, and that no value becomes anything but a value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import IPv4Interface
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abox.agent_environment import agent_environment
+from abox.render.cloud_init import (
+    GuestFile,
+    GuestSpec,
+    render_meta_data,
+    render_network_config,
+    render_seed,
+    render_user_data,
+)
+
+PROXY = "http://10.10.3.2:8080"
+SPEC = GuestSpec(
+    sandbox="my_project",
+    user="agent",
+    authorized_keys=("ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"),
+    host_key="-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\n",
+    host_key_public="ssh-ed25519 CCCC",
+    mac="52:54:00:AB:CD:EF",
+    address=IPv4Interface("10.10.3.10/24"),
+    gateway="10.10.3.2",
+    proxy_url=PROXY,
+    ca_certificate="-----BEGIN CERTIFICATE-----\nxyz\n-----END CERTIFICATE-----\n",
+)
+
+
+def user_data(spec: GuestSpec) -> dict[str, Any]:
+    text = render_user_data(spec)
+    assert text.startswith("#cloud-config\n")
+    document = yaml.safe_load(text)
+    assert isinstance(document, dict)
+    return document
+
+
+def files(spec: GuestSpec) -> dict[str, str]:
+    return {each["path"]: each["content"] for each in user_data(spec)["write_files"]}
+
+
+def test_the_network_is_static_and_leads_to_the_gateway_alone() -> None:
+    assert yaml.safe_load(render_network_config(SPEC)) == {
+        "version": 2,
+        "ethernets": {
+            "eth0": {
+                "match": {"macaddress": "52:54:00:ab:cd:ef"},
+                "set-name": "eth0",
+                "dhcp4": False,
+                "dhcp6": False,
+                "accept-ra": False,
+                "addresses": ["10.10.3.10/24"],
+                "nameservers": {"addresses": ["10.10.3.2"], "search": []},
+            }
+        },
+    }
+
+
+def test_the_host_key_is_the_stacks_and_no_other_is_made() -> None:
+    document = user_data(SPEC)
+    assert document["ssh_keys"] == {
+        "ed25519_private": SPEC.host_key,
+        "ed25519_public": SPEC.host_key_public,
+    }
+    assert document["ssh_genkeytypes"] == []
+    assert document["ssh_deletekeys"] is True
+    assert (
+        "HostKey /etc/ssh/ssh_host_ed25519_key\n"
+        in files(SPEC)["/etc/ssh/sshd_config.d/50-abox.conf"]
+    )
+
+
+def test_nobody_logs_in_with_a_password_or_as_root() -> None:
+    document = user_data(SPEC)
+    assert document["ssh_pwauth"] is False
+    assert document["disable_root"] is True
+    (user,) = document["users"]
+    assert user["lock_passwd"] is True
+    assert user["ssh_authorized_keys"] == list(SPEC.authorized_keys)
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/etc/environment", "{}={}\n"),
+        ("/etc/profile.d/abox.sh", "export {}='{}'\n"),
+        ("/etc/systemd/system.conf.d/50-abox.conf", '"{}={}"'),
+        ("/etc/systemd/user.conf.d/50-abox.conf", '"{}={}"'),
+    ],
+)
+def test_every_login_and_service_is_told_proxy_and_trust(path: str, form: str) -> None:
+    content = files(SPEC)[path]
+    for name, value in agent_environment(PROXY).items():
+        assert form.format(name, value) in content
+
+
+def test_the_authority_is_trusted_and_lies_where_tools_add_it() -> None:
+    document = user_data(SPEC)
+    assert document["ca_certs"] == {"trusted": [SPEC.ca_certificate]}
+    assert files(SPEC)["/etc/ssl/certs/abox-ca.pem"] == SPEC.ca_certificate
+
+
+def test_the_workspace_is_made_once_and_never_over_what_is_there() -> None:
+    (made,) = user_data(SPEC)["fs_setup"]
+    assert made["device"] == "/dev/vdb"
+    assert made["overwrite"] is False
+    assert user_data(SPEC)["mounts"] == [
+        ["/dev/vdb", "/workspace", "ext4", "defaults,nofail,nodev,nosuid", "0", "2"]
+    ]
+
+
+def test_the_users_own_packages_files_and_commands_come_last() -> None:
+    own = replace(
+        SPEC,
+        packages=("jq",),
+        files=(GuestFile(path="/etc/motd", content="hello\n", owner="agent:agent"),),
+        commands=("echo done",),
+        extra_commands=("echo sandbox",),
+    )
+    document = user_data(own)
+    assert document["packages"] == ["jq"]
+    assert document["package_update"] is True
+    assert document["write_files"][-1] == {
+        "path": "/etc/motd",
+        "content": "hello\n",
+        "permissions": "0644",
+        "owner": "agent:agent",
+        "defer": True,
+    }
+    assert document["runcmd"][-2:] == ["echo sandbox", "echo done"]
+    assert "packages" not in user_data(SPEC)
+
+
+def test_the_instance_stays_the_same_until_the_guest_is_told_something_else() -> None:
+    first = yaml.safe_load(render_meta_data(SPEC))
+    assert first == yaml.safe_load(render_meta_data(replace(SPEC)))
+    assert re.fullmatch(r"abox-[0-9a-f]{16}", first["instance-id"])
+    assert first["local-hostname"] == "my-project"
+    for changed in (replace(SPEC, gateway="10.10.3.3"), replace(SPEC, commands=("true",))):
+        assert yaml.safe_load(render_meta_data(changed))["instance-id"] != first["instance-id"]
+
+
+def test_equal_specs_give_equal_bytes() -> None:
+    assert render_seed(SPEC) == render_seed(replace(SPEC))
+    assert list(render_seed(SPEC)) == ["meta-data", "network-config", "user-data"]
+
+
+HOSTILE = st.text(alphabet="ab'\"\\:#{}[]&*!|>%@`-?$, \n\t\x07ö0~", max_size=30)
+
+
+@settings(deadline=None)  # the YAML library is slow on a busy machine
+@given(HOSTILE, HOSTILE, HOSTILE)
+def test_no_value_adds_a_key_or_changes_another(one: str, two: str, three: str) -> None:
+    """Whatever the user's strings hold, the parsed documents differ in those strings only."""
+    own = replace(
+        SPEC,
+        user=one,
+        packages=(two,),
+        files=(GuestFile(path=one, content=two, mode=three, owner=one),),
+        commands=(three,),
+        authorized_keys=(two,),
+    )
+    document, plain = user_data(own), user_data(replace(SPEC, packages=("x",)))
+    assert document.keys() == plain.keys()
+    assert document["users"][0]["name"] == one
+    assert document["users"][0]["ssh_authorized_keys"] == [two]
+    assert document["packages"] == [two]
+    assert document["runcmd"][-1] == three
+    last = document["write_files"][-1]
+    assert (last["path"], last["content"], last["permissions"]) == (one, two, three)
+    assert document["write_files"][:-1] == plain["write_files"]
