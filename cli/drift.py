@@ -187,10 +187,22 @@ def _bridge(live: Properties) -> list[str]:
     return [f"{name} is {value}, wanted 1" for name, value in settings.items() if value != "1"]
 
 
+def _content(what: str) -> Callable[[Properties], list[str]]:
+    """Files whose content is watched by its digest."""
+
+    def compare(live: Properties) -> list[str]:
+        same = live.get("live_digest") == live.get("digest")
+        return [] if same else [f"{what} isn't what was written"]
+
+    return compare
+
+
 EXPLANATIONS: Mapping[str, Callable[[Properties], list[str]]] = {
     "abox:index:FirewallTable": _firewall,
     "abox:index:GatewayPolicy": _policy,
     "abox:index:BridgeFiltering": _bridge,
+    "abox:index:CloudInitVolume": _content("the VM's seed disk"),
+    "abox:index:SshAccess": _content("key, settings or known host of ssh"),
 }
 """Own resources whose drift is a difference between two of their outputs."""
 
@@ -203,6 +215,7 @@ TOLD = {
     "strays": "left by an interrupted run: {}",
     "conflicts": "{}",
     "foreign": "foreign member: {}",
+    "suspended": "the VM is paused: {}",
 }
 """Outputs of own resources that are lists of what is wrong, and how each is told."""
 

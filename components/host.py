@@ -22,10 +22,20 @@ class Preflight(CustomResource):
         name: str,
         *,
         images: Input[Sequence[Input[str]]],
+        machine: Input[Mapping[str, Any]] | None = None,
         opts: ResourceOptions | None = None,
     ) -> None:
-        """Require ``images`` (ids) to be on this host."""
-        super().__init__("abox:index:Preflight", name, {"images": images}, opts)
+        """Require ``images`` (ids), and what a VM needs, to be on this host.
+
+        Args:
+            name: Pulumi name.
+            images: ids of container images.
+            machine: image (path), digest (SHA-256 of it), memory_mb and folder of disks of a VM;
+                None: no VM is made.
+            opts: resource options.
+        """
+        props = {"images": images, "machine": machine or {}}
+        super().__init__("abox:index:Preflight", name, props, opts)
 
 
 class SubnetLease(CustomResource):
@@ -351,6 +361,184 @@ class NetworkPosture(CustomResource):
             **_unset("live foreign findings"),
         }
         super().__init__("abox:index:NetworkPosture", name, props, opts)
+
+
+class NwFilter(CustomResource):
+    """One libvirt nwfilter, replaced live on every tap that refers to it."""
+
+    findings: Output[list[str]]
+    """In words, what differs; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        filter: Input[str],  # the wire name
+        xml: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Define ``xml``, the whole filter, under the name ``filter``."""
+        props = {"filter": filter, "xml": xml, **_unset("findings")}
+        super().__init__("abox:index:NwFilter", name, props, opts)
+
+
+class SshKey(CustomResource):
+    """A pair of ed25519 keys; the private half is a Pulumi secret."""
+
+    private_key: Output[str]
+    """OpenSSH's form, secret."""
+    public: Output[str]
+    """Type and key on one line."""
+    fingerprint: Output[str]
+    """As ``ssh-keygen -l`` shows it."""
+    findings: Output[list[str]]
+    """Why the pair has to be replaced; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        purpose: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Make a pair by which the guest (purpose "host") or the host ("login") proves itself."""
+        found = _unset("private_key public fingerprint findings")
+        super().__init__(
+            "abox:index:SshKey", name, {"sandbox": sandbox, "purpose": purpose, **found}, opts
+        )
+
+
+class SshAccess(CustomResource):
+    """Files by which this host logs in to a VM: ssh's settings, key, known host."""
+
+    config: Output[str]
+    """Path of the settings, for ``ssh -F``."""
+    digest: Output[str]
+    """Of the files as they were written."""
+    live_digest: Output[str]
+    """Of the files as they are."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        address: Input[str],
+        user: Input[str],
+        host_public: Input[str],
+        private_key: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Know the VM at ``address`` by ``host_public``, and log in as ``user``."""
+        props = {
+            "sandbox": sandbox,
+            "address": address,
+            "user": user,
+            "host_public": host_public,
+            "private_key": private_key,
+            **_unset("config digest live_digest"),
+        }
+        super().__init__("abox:index:SshAccess", name, props, opts)
+
+
+class CloudInitVolume(CustomResource):
+    """The seed disk of a VM, a volume whose name holds the digest of its content."""
+
+    path: Output[str]
+    """The volume's id."""
+    digest: Output[str]
+    """SHA-256 of the content that was asked; known in preview if the documents are."""
+    live_digest: Output[str]
+    """SHA-256 of the content as it is."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        pool: Input[str],
+        meta_data: Input[str],
+        network_config: Input[str],
+        user_data: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Put cloud-init's documents into a volume of ``pool``."""
+        props = {
+            "sandbox": sandbox,
+            "pool": pool,
+            "meta_data": meta_data,
+            "network_config": network_config,
+            "user_data": user_data,
+            **_unset("path digest live_digest"),
+        }
+        super().__init__("abox:index:CloudInitVolume", name, props, opts)
+
+
+class DomainGeneration(CustomResource):
+    """A number that grows when the VM must be made again; stands before the domain.
+
+    See docs/decisions/0002-repair-of-posture.md.
+    """
+
+    generation: Output[str]
+    """The number, as a string of digits."""
+    damage: Output[list[str]]
+    """Why the domain must be made again; empty when all is well."""
+    strays: Output[list[str]]
+    """Domains that bear the sandbox's name and aren't recorded; empty when all is well."""
+    suspended: Output[list[str]]
+    """The recorded domain while it is paused; empty when all is well."""
+
+    def __init__(
+        self, name: str, *, sandbox: Input[str], opts: ResourceOptions | None = None
+    ) -> None:
+        """Watch the domain that DomainPosture recorded for ``sandbox``."""
+        props = {"sandbox": sandbox, **_unset("generation damage strays suspended")}
+        super().__init__("abox:index:DomainGeneration", name, props, opts)
+
+
+class DomainPosture(CustomResource):
+    """A live VM beside the hardened domain and beside what it was when it was made."""
+
+    applied: Output[str]
+    """The domain in normal form right after it was made."""
+    definition: Output[str]
+    """Its whole definition, which a repair puts back."""
+    tap: Output[list[str]]
+    """The kernel's rules on its tap right after it was made."""
+    findings: Output[list[str]]
+    """In words, what differs; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        domain: Input[str],
+        filter: Input[str],  # the wire name
+        hardened: Input[Mapping[str, Any]],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Compare ``domain`` (its uuid) with the shape ``hardened``.
+
+        Args:
+            name: Pulumi name.
+            sandbox: name of the sandbox.
+            domain: the domain's uuid.
+            filter: name of the nwfilter on its tap.
+            hardened: fields of ``HardenedDomain`` and its spec; empty: the domain follows a
+                template of the user's own, and is compared only with what it was.
+            opts: resource options.
+        """
+        props = {
+            "sandbox": sandbox,
+            "domain": domain,
+            "filter": filter,
+            "hardened": hardened,
+            **_unset("applied definition tap findings"),
+        }
+        super().__init__("abox:index:DomainPosture", name, props, opts)
 
 
 def _unset(names: str) -> dict[str, None]:

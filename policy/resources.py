@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from pulumi_policy import EnforcementLevel, ReportViolation, ResourceValidationArgs
 from pulumi_policy.proxy import UnknownValueError
@@ -13,6 +14,8 @@ from abox.naming import LABEL_ROLE
 CONTAINER = "docker:index/container:Container"
 NETWORK = "docker:index/network:Network"
 CONTAINER_POSTURE = "abox:index:ContainerPosture"
+DOMAIN = "libvirt:index/domain:Domain"
+DOMAIN_POSTURE = "abox:index:DomainPosture"
 FIREWALL_TABLE = "abox:index:FirewallTable"
 GATEWAY_POLICY = "abox:index:GatewayPolicy"
 
@@ -20,10 +23,14 @@ ROLE_EGRESS = "egress"
 """Role of the one network that has a way out; only the gateway pod is on it."""
 
 MANDATORY = EnforcementLevel.MANDATORY
+ADVISORY = EnforcementLevel.ADVISORY
 
 __all__ = [
+    "ADVISORY",
     "CONTAINER",
     "CONTAINER_POSTURE",
+    "DOMAIN",
+    "DOMAIN_POSTURE",
     "FIREWALL_TABLE",
     "GATEWAY_POLICY",
     "MANDATORY",
@@ -32,6 +39,7 @@ __all__ = [
     "ReportViolation",
     "ResourceValidationArgs",
     "allowed_hosts",
+    "domain_sheet",
     "is_known",
     "items",
     "role_of",
@@ -65,6 +73,22 @@ def role_of(props: Mapping[str, Any]) -> str | None:
             value = label.get("value")
             return value if isinstance(value, str) else None
     return None
+
+
+def domain_sheet(props: Mapping[str, Any]) -> ElementTree.Element | None:
+    """The stylesheet that makes a VM's domain of the plugin's own; None if there is none.
+
+    Raises: ValueError if it is no XML.
+    """
+    xml = props.get("xml")
+    text = xml.get("xslt") if isinstance(xml, Mapping) else None
+    if not text:
+        return None
+    try:
+        # The program's own: the parser meets no hostile document.
+        return ElementTree.fromstring(str(text))  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise ValueError(f"xml.xslt is no XML: {error}") from error
 
 
 def allowed_hosts(policy: Mapping[str, Any]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -32,6 +33,11 @@ from provider.engine import Engine
 
 COMMAND_TIMEOUT_S = 60
 """Seconds until a host command counts as hung."""
+
+LIBVIRT_URI = "qemu:///system"
+
+_QEMU_PIDS = Path("/run/libvirt/qemu")
+_SECCOMP_FILTER = "Seccomp:\t2"
 
 _PROC_SYS = Path("/proc/sys")
 _INTERFACES = Path("/sys/class/net")
@@ -87,6 +93,26 @@ def _remedy(said: str) -> str:
 def nft(*arguments: str, stdin: str = "") -> str:
     """Run the nftables tool."""
     return run("nft", *arguments, stdin=stdin)
+
+
+def virsh(*arguments: str, stdin: str = "") -> str:
+    """Run libvirt's tool against the system's daemon."""
+    return run("virsh", "--quiet", "--connect", LIBVIRT_URI, *arguments, stdin=stdin)
+
+
+def packet_rules() -> str:
+    """All rules of iptables and ebtables, which libvirt makes of nwfilters."""
+    return run("iptables-save", "-t", "filter") + run("ebtables-save")
+
+
+def is_confined(machine: str) -> bool:
+    """Whether the QEMU process of a running machine has a system call filter."""
+    try:
+        pid = (_QEMU_PIDS / f"{machine}.pid").read_text().strip()
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    return _SECCOMP_FILTER in status.splitlines()
 
 
 @dataclass(frozen=True)
@@ -231,6 +257,20 @@ def is_up(interface: str) -> bool:
     return bool(flags & _IFF_UP)
 
 
+def bridge_of_port(interface: str) -> str:
+    """Name of the bridge that an interface is a port of, empty if it is none."""
+    try:
+        return (_INTERFACES / interface / "master").readlink().name
+    except OSError:
+        return ""
+
+
+def set_bridge(interface: str, bridge: str) -> None:
+    """Make an interface a port of a bridge."""
+    run("ip", "link", "set", interface, "master", bridge)
+    run("ip", "link", "set", interface, "up")
+
+
 def set_up(interface: str) -> None:
     """Switch an interface on; one that is gone can't be."""
     if (_INTERFACES / interface).exists():
@@ -301,6 +341,36 @@ def write_document(path: Path, document: Mapping[str, Any]) -> None:
         ) from error
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone reads, in a folder that its owner alone enters."""
+    _make_folder(path.parent)
+    try:
+        # A temporary file is its owner's alone from its first moment on.
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
+            handle.write(text)
+        Path(handle.name).replace(path)
+    except OSError as error:
+        raise HostError(
+            what=f"{path} can't be written",
+            why=error.strerror or str(error),
+            remedy="make room on the disk or mend the folder's permissions, then run again",
+        ) from error
+
+
+def read_file(path: str) -> bytes | None:
+    """Content of a file, None if there is none."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HostError(
+            what=f"{path} can't be read",
+            why=error.strerror or str(error),
+            remedy="mend the file's permissions, then run again",
+        ) from error
+
+
 def read_document(path: Path) -> dict[str, Any] | None:
     """The JSON document at ``path``, None if there is none.
 
@@ -336,6 +406,27 @@ def remove_document(path: Path) -> None:
     path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         path.parent.rmdir()
+
+
+def has_tool(name: str) -> bool:
+    """Whether a program is on PATH."""
+    return shutil.which(name) is not None
+
+
+def memory_mb() -> int:
+    """Memory of the host in megabytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+def is_readable(path: str) -> bool:
+    """Whether every user of the host may read a file: it, and each folder on the way."""
+    target = Path(path).resolve()
+    try:
+        return bool(target.stat().st_mode & stat.S_IROTH) and all(
+            folder.stat().st_mode & stat.S_IXOTH for folder in target.parents
+        )
+    except OSError:
+        return False
 
 
 def effective_uid() -> int:

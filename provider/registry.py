@@ -5,16 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from provider import host, records, subnet_lease
+from provider import digests, host, records, subnet_lease
 from provider.bridge_filtering import BridgeFiltering, BridgeFilteringResource
 from provider.certificate_authority import CertificateAuthorityResource
+from provider.cloud_init_volume import CloudInitVolumeResource
 from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
+from provider.domain_generation import DomainGenerationResource
+from provider.domain_posture import DomainPostureResource, Tools
 from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.network_posture import NetworkPostureResource
-from provider.preflight import Preflight, PreflightResource
+from provider.nwfilter import NwFilterResource
+from provider.preflight import Hypervisor, Preflight, PreflightResource
 from provider.resource import Resource
+from provider.ssh_access import SshAccessResource
+from provider.ssh_key import SshKeyResource
 from provider.subnet_lease import SubnetLeaseResource
 
 
@@ -22,17 +28,38 @@ def resources() -> Mapping[str, Resource]:
     """Every resource by the last part of its type token."""
     filtering = BridgeFiltering(host.read_setting, host.write_setting, host.load_module)
     remembered = records.on_this_host
+    libvirt = Tools(
+        host.virsh, host.packet_rules, host.is_confined, host.bridge_of_port, host.set_bridge
+    )
     served: list[Resource] = [
         BridgeFilteringResource(filtering),
         CertificateAuthorityResource(lambda: dt.datetime.now(dt.UTC)),
+        CloudInitVolumeResource(host.virsh, host.read_file),
         ContainerGenerationResource(host.engine, remembered),
         ContainerPostureResource(host.engine, host.network_namespace, remembered),
+        DomainGenerationResource(libvirt, remembered),
+        DomainPostureResource(libvirt, remembered),
         FirewallTableResource(host.nft),
         GatewayPolicyResource(host.engine),
         NetworkPostureResource(host.engine, host.is_up, host.set_up, remembered),
+        NwFilterResource(host.virsh),
         PreflightResource(
-            Preflight(host.engine, host.effective_uid, host.free_mb, lambda: str(host.state_dir()))
+            Preflight(
+                host.engine,
+                host.effective_uid,
+                host.free_mb,
+                lambda: str(host.state_dir()),
+                Hypervisor(
+                    virsh=host.virsh,
+                    has_tool=host.has_tool,
+                    memory_mb=host.memory_mb,
+                    file_digest=digests.on_this_host,
+                    is_readable=host.is_readable,
+                ),
+            )
         ),
+        SshAccessResource(host.state_dir, host.write_private),
+        SshKeyResource(),
         SubnetLeaseResource(subnet_lease.on_this_host, lambda: Leftovers(host.engine), remembered),
     ]
     return {resource.type_name: resource for resource in served}

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-MACHINE = "pc"
+from abox.naming import is_name
+
+MACHINE = "q35"
 """libvirt stores the versioned name of the day of creation, so the machine is pinned from then."""
 
-_MACHINE_STORED = re.compile(r"pc-i440fx-[0-9]+\.[0-9]+")
+_MACHINE_STORED = re.compile(r"pc-q35-[0-9]+\.[0-9]+")
 
 MONITOR_PORT = "org.abox.monitor"
 """Name of the virtio-serial port that sensors in the guest write to."""
@@ -26,6 +28,9 @@ MONITOR_RECONNECT_S = 1
 EMULATED, ACCELERATED = "qemu", "kvm"
 """Domain types: software emulation, hardware virtualisation."""
 
+_METADATA = "urn:abox:sandbox"
+"""Namespace of the element by which a domain says whose it is."""
+
 _XSL = "http://www.w3.org/1999/XSL/Transform"
 _FILTER_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,127}")
 
@@ -34,6 +39,8 @@ _FILTER_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,127}")
 class DomainSpec:
     """What the stylesheet puts into the domain; the rest comes from the plugin's properties."""
 
+    sandbox: str
+    """Name of the sandbox, which the domain bears."""
     filter: str
     """Name of the nwfilter on the tap."""
     monitor: str = ""
@@ -42,6 +49,8 @@ class DomainSpec:
     """Type of the domain."""
 
     def __post_init__(self) -> None:
+        if not is_name(self.sandbox):
+            raise ValueError(f"{self.sandbox!r}: not the name of a sandbox")
         if not _FILTER_NAME.fullmatch(self.filter):
             raise ValueError(f"{self.filter!r}: letters, digits, '.', '-' and '_' only")
         if self.monitor and not (self.monitor.startswith("/") and self.monitor.isprintable()):
@@ -58,6 +67,7 @@ def render_stylesheet(spec: DomainSpec) -> str:
     sheet, template = _sheet("/domain")
     domain = _add(template, "domain", type="{@type}")
     _copy(domain, "name|uuid|description|memory|vcpu")
+    _bear_name(domain, spec.sandbox)
     current = _add(domain, "currentMemory", unit="{memory/@unit}")
     _value(current, "memory")
     _add(_add(domain, "memoryBacking"), "nosharepages")
@@ -76,6 +86,18 @@ def render_stylesheet(spec: DomainSpec) -> str:
         _add(power, f"suspend-to-{state}", enabled="no")
     _devices(_add(domain, "devices"), spec)
     return _text(sheet)
+
+
+def _bear_name(domain: ElementTree.Element, sandbox: str) -> None:
+    _add(_add(domain, "metadata"), f"{{{_METADATA}}}sandbox").text = sandbox
+
+
+def sandbox_of(text: str) -> str:
+    """The sandbox whose name a domain bears, empty if it bears none.
+
+    Raises: ValueError if it is no XML.
+    """
+    return _parse(text).findtext(f"metadata/{{{_METADATA}}}sandbox", "")
 
 
 def _devices(devices: ElementTree.Element, spec: DomainSpec) -> None:
@@ -156,27 +178,33 @@ def render_template(text: str, values: Mapping[str, str]) -> str:
         text: the template, which `check_template` took.
         values: by the names of `PLACEHOLDERS`.
     """
-
-    def fill(part: str | None) -> str | None:
-        if part is None:
-            return None
-        return _PLACEHOLDER.sub(lambda found: values[found.group(1)], part)
-
     domain = _parse(text)
-    for element in domain.iter():
-        element.text, element.tail = fill(element.text), fill(element.tail)
-        for name, value in element.attrib.items():
-            filled = fill(value) or ""
-            element.set(name, filled.replace("{", "{{").replace("}", "}}"))
+    _fill(domain, values)
     sheet, template = _sheet("/domain")
     for name in ("uuid", "name"):
         if domain.find(name) is None:
             domain.insert(0, _copy(ElementTree.Element("unused"), name))
+    for metadata in domain.findall("metadata"):
+        domain.remove(metadata)
+    _bear_name(domain, values["sandbox"])
     devices = domain.find("devices")
     if devices is not None and devices.find("disk") is None:
         _copy(devices, "devices/disk")
     template.append(domain)
     return _text(sheet)
+
+
+def _fill(domain: ElementTree.Element, values: Mapping[str, str]) -> None:
+    """Put the values in the places of their names, in texts and attributes."""
+
+    def filled(part: str) -> str:
+        return _PLACEHOLDER.sub(lambda found: values[found.group(1)], part)
+
+    for element in domain.iter():
+        element.text, element.tail = (p and filled(p) for p in (element.text, element.tail))
+        for name, value in element.attrib.items():
+            # A processor reads braces in attributes as an expression, and doubled ones as one.
+            element.set(name, filled(value).replace("{", "{{").replace("}", "}}"))
 
 
 def _parse(text: str) -> ElementTree.Element:
@@ -235,7 +263,7 @@ _ATTRIBUTES_VOLATILE = {
 
 
 def normal_form(text: str) -> list[str]:
-    """A domain in libvirt's XML, one line a part: head first, devices last, each in order.
+    """A domain in libvirt's XML, one line a part: head first, devices last, each sorted.
 
     A domain and its stored definition have equal forms as long as nobody changed one of them.
     Names, ids, addresses on the guest's bus and the labels of a running process aren't part of it.
@@ -249,7 +277,8 @@ def normal_form(text: str) -> list[str]:
     head = [_line(part) for part in parts if not _is_dynamic_label(part)]
     devices = [part for each in root.findall("devices") for part in each]
     lines = [f"device {_line(part)}" for part in devices if part.tag not in _VOLATILE]
-    return [_head(root), *sorted(head), *lines]
+    # A running machine lists them in another order than its definition.
+    return [_head(root), *sorted(head), *sorted(lines)]
 
 
 def _is_dynamic_label(part: ElementTree.Element) -> bool:
@@ -263,7 +292,22 @@ def _head(root: ElementTree.Element) -> str:
     return f"domain type={root.get('type', '')}"
 
 
+def _processor(cpu: ElementTree.Element) -> str:
+    """A processor without the features that libvirt writes out for a running machine."""
+    names = [f for f in cpu.findall("feature") if f.get("policy") not in ("disable", "forbid")]
+    nested = sorted(f.get("name", "") for f in names if f.get("name") in NESTED)
+    return " ".join(
+        ["cpu", f"mode={cpu.get('mode', '')}", cpu.findtext("model", ""), *nested]
+    ).rstrip()
+
+
+NESTED = ("svm", "vmx")
+"""Features with which a guest would be a hypervisor itself."""
+
+
 def _line(element: ElementTree.Element) -> str:
+    if element.tag == "cpu":
+        return _processor(element)
     hidden = _ATTRIBUTES_VOLATILE.get(element.tag, set())
     if element.tag == "source" and element.get("path", "").startswith("/dev/pts/"):
         hidden = {*hidden, "path"}
@@ -307,6 +351,7 @@ class HardenedDomain:
         """Lines that must be there once."""
         memory = f"unit=KiB '{self.memory_mb * 1024}'"
         yield f"domain type={self.spec.acceleration}"
+        yield f"metadata ({{{_METADATA}}}sandbox '{self.spec.sandbox}')"
         yield from (f"memory {memory}", f"currentMemory {memory}")
         yield f"vcpu placement=static '{self.cpus}'"
         yield from _ALWAYS
@@ -341,13 +386,17 @@ _TOLERATED = tuple(
     for pattern in (
         r"description .*",
         r"clock offset=utc.*",
-        r"cpu (?!.*(?:vmx|svm)).*",
+        rf"cpu mode=(?:custom|host-passthrough|)(?: (?!{'|'.join(NESTED)})[a-zA-Z0-9_.-]+)?",
         rf"os (?:\((?:{_OS_PART})\) )*"
         rf"\(type arch=[a-z0-9_]+ machine={_MACHINE_STORED.pattern} 'hvm'\)",
         r"device emulator '/[^']*qemu-system-[a-z0-9_]+'",
         r"device disk device=disk type=(?:file|volume) \(driver name=qemu type=(?:qcow2|raw)\)"
         r"(?: \(readonly\))? \(source (?:file=/|pool=)[^()]*\) \(target bus=virtio dev=vd[a-z]\)",
-        r"device controller index=0 model=pci-root type=pci",
+        r"device controller index=0 model=pcie-root type=pci",
+        r"device controller index=[0-9]+ model=pcie-root-port type=pci \(model name=[a-z-]+\) "
+        r"\(target chassis=[0-9]+ port=0x[0-9a-f]+\)",
+        # Built into the machine type; no disk may be on it.
+        r"device controller index=0 type=sata",
         r"device controller index=0 type=virtio-serial",
         # libvirt adds these to every domain of this machine type; neither leads anywhere.
         r"device input bus=ps2 type=(?:mouse|keyboard)",

@@ -158,6 +158,22 @@ def filter_uuid(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
+def with_uuid(text: str, found: str) -> str:
+    """The filter under the id that one of its name has already."""
+    root = _parse(text)
+    for element in root.findall("uuid"):
+        element.text = found
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def reordered(text: str) -> str:
+    """The same filter under other priorities: for libvirt a change, for packets none."""
+    root = _parse(text)
+    for rule in root.iter("rule"):
+        rule.set("priority", str(_priority(rule) + 1))
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
 def normal_form(text: str) -> list[str]:
     """The normal form of a filter, one line a part, in the order in which libvirt judges.
 
@@ -168,6 +184,15 @@ def normal_form(text: str) -> list[str]:
         text: XML of a filter, from the renderer or from libvirt's dump of it.
     Raises: ValueError if it is no filter.
     """
+    root = _parse(text)
+    head = [f"chain {root.get('chain', 'root')} {root.get('priority', '')}".rstrip()]
+    parts = [part for part in root if part.tag != "uuid"]
+    rules = sorted((part for part in parts if part.tag == "rule"), key=_priority)
+    others = [_line(part) for part in parts if part.tag != "rule"]
+    return head + others + [_rule_line(rule) for rule in rules]
+
+
+def _parse(text: str) -> ElementTree.Element:
     try:
         # libvirt's own dump or our own rendering: the parser meets no hostile document.
         root = ElementTree.fromstring(text)  # noqa: S314
@@ -175,11 +200,7 @@ def normal_form(text: str) -> list[str]:
         raise ValueError(f"it is no XML: {error}") from error
     if root.tag != "filter":
         raise ValueError(f"a {root.tag} is no filter")
-    head = [f"chain {root.get('chain', 'root')} {root.get('priority', '')}".rstrip()]
-    parts = [part for part in root if part.tag != "uuid"]
-    rules = sorted((part for part in parts if part.tag == "rule"), key=_priority)
-    others = [_line(part) for part in parts if part.tag != "rule"]
-    return head + others + [_rule_line(rule) for rule in rules]
+    return root
 
 
 def _priority(rule: ElementTree.Element) -> int:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from policy.resources import CONTAINER, CONTAINER_POSTURE, FIREWALL_TABLE, GATEWAY_POLICY, NETWORK
+from abox.render.domain import DomainSpec, render_stylesheet
+from policy.resources import (
+    CONTAINER,
+    CONTAINER_POSTURE,
+    DOMAIN,
+    FIREWALL_TABLE,
+    GATEWAY_POLICY,
+    NETWORK,
+)
 
 Example = tuple[str, dict[str, Any]]
 """Type token and inputs of a resource."""
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+HARDENED = render_stylesheet(DomainSpec(sandbox="dev", filter="abox-dev"))
+"""Stylesheet of the project's own domain."""
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """How the engine writes a text that another resource will tell."""
@@ -70,6 +81,23 @@ def allowing(*hosts: str, **changed: Any) -> Example:
 def posture(**expected: Any) -> Example:
     """What a container is compared with."""
     return CONTAINER_POSTURE, {"expected": expected}
+
+
+def domain(xslt: str | None = HARDENED, **changed: Any) -> Example:
+    """A hardened VM; `xslt` is its stylesheet."""
+    props: dict[str, Any] = {
+        "description": UNKNOWN,
+        "disks": [{"volumeId": UNKNOWN}],
+        "networkInterfaces": [{"bridge": "abx-dev", "mac": "52:54:00:12:34:56"}],
+        "xml": {"xslt": xslt},
+    }
+    return DOMAIN, _changed(props, changed)
+
+
+def sheet(content: str) -> str:
+    """A stylesheet around its templates."""
+    start = "<xsl:stylesheet version='1.0' xmlns:xsl='http://www.w3.org/1999/XSL/Transform'>"
+    return f"{start}{content}</xsl:stylesheet>"
 
 
 def table(rules: Any) -> Example:

@@ -6,29 +6,39 @@ import asyncio
 import datetime as dt
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import docker.errors
 
 from abox.allowlist import Policy, parse_policy
+from abox.render.nwfilter import FilterSpec, render_filter
+from provider import host
 from provider.bridge_filtering import WANTED, BridgeFiltering, BridgeFilteringResource
 from provider.certificate_authority import (
     CertificateAuthorityResource,
     fingerprint,
     make_authority,
 )
+from provider.cloud_init_volume import CloudInitVolumeResource
 from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
+from provider.domain_generation import DomainGenerationResource
+from provider.domain_posture import DomainPostureResource, Tools
 from provider.engine import ExecResult
 from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.network_posture import NetworkPostureResource
-from provider.preflight import Preflight, PreflightResource
+from provider.nwfilter import NwFilterResource
+from provider.preflight import Hypervisor, Preflight, PreflightResource
 from provider.records import Record, Records
 from provider.resource import Data, Resource
+from provider.ssh_access import SshAccessResource
+from provider.ssh_key import SshKeyResource, make_key
 from provider.subnet_lease import Leases, SubnetLeaseResource
+from tests.unit.provider.fake_libvirt import HARDENED, UUID, FakeDomain, FakeLibvirt, domain_xml
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 MEGABYTE = 1024 * 1024
@@ -346,8 +356,33 @@ def network_posture(folder: Path) -> Sample:
     )
 
 
+MACHINE = {
+    "image": "/images/disk.qcow2",
+    "digest": "0" * 64,
+    "memory_mb": 1024,
+    "folder": "/disks",
+}
+"""What a VM needs."""
+
+
+def hypervisor(trace: list[Any]) -> Hypervisor:
+    """A host on which a VM finds what it needs."""
+
+    def virsh(*arguments: str) -> str:
+        trace.append(arguments)
+        return ""
+
+    return Hypervisor(
+        virsh=virsh,
+        has_tool=lambda _: True,
+        memory_mb=lambda: 4096,
+        file_digest=lambda _: "0" * 64,
+        is_readable=lambda _: True,
+    )
+
+
 def preflight(folder: Path) -> Sample:
-    trace: list[str] = []
+    trace: list[Any] = []
 
     class Engine:
         def info(self):
@@ -357,20 +392,156 @@ def preflight(folder: Path) -> Sample:
             trace.append(image)
             return {"Id": image}
 
-    checks = Preflight(Engine, lambda: 0, lambda _: 100_000, lambda: str(folder))
+    checks = Preflight(Engine, lambda: 0, lambda _: 100_000, lambda: str(folder), hypervisor(trace))
     return Sample(
-        PreflightResource(checks), {"images": ["sha256:1"]}, {"images": ["sha256:2"]}, {}, trace
+        PreflightResource(checks),
+        {"images": ["sha256:1"], "machine": {}},
+        {"images": ["sha256:2"], "machine": MACHINE},
+        {},
+        trace,
+    )
+
+
+def libvirt_tools(libvirt: FakeLibvirt) -> Tools:
+    return Tools(
+        libvirt.virsh,
+        libvirt.packet_rules,
+        libvirt.is_confined,
+        libvirt.bridge_of_port,
+        libvirt.set_bridge,
+    )
+
+
+SPEC = FilterSpec(
+    name="abox-p",
+    link="abox-p.link",
+    mac="52:54:00:AB:CD:EF",
+    agent=IPv4Address("10.10.0.10"),
+    gateway=IPv4Address("10.10.0.2"),
+    host=IPv4Address("10.10.0.1"),
+    proxy_port=8080,
+)
+
+
+def nwfilter(folder: Path) -> Sample:
+    libvirt = FakeLibvirt(folder)
+    return Sample(
+        NwFilterResource(libvirt.virsh),
+        {"filter": "abox-p", "xml": render_filter(SPEC)},
+        {"filter": "abox-q", "xml": render_filter(replace(SPEC, proxy_port=3128))},
+        {"findings": ["added: accept in all"]},
+        libvirt.calls,
+    )
+
+
+def ssh_key(folder: Path) -> Sample:
+    return Sample(
+        SshKeyResource(),
+        {"sandbox": "p", "purpose": "host"},
+        {"sandbox": "q", "purpose": "login"},
+        {"findings": ["the stored key can't be read"]},
+        [],
+    )
+
+
+def ssh_access(folder: Path) -> Sample:
+    one, other = make_key(), make_key()
+    trace: list[Any] = []
+
+    def write_private(path: Path, text: str) -> None:
+        trace.append((path, text))
+        host.write_private(path, text)
+
+    return Sample(
+        SshAccessResource(lambda: folder, write_private),
+        {
+            "sandbox": "p",
+            "address": "10.10.0.10",
+            "user": "agent",
+            "host_public": one.public,
+            "private_key": one.private,
+        },
+        {
+            "sandbox": "q",
+            "address": "10.10.1.10",
+            "user": "other",
+            "host_public": other.public,
+            "private_key": other.private,
+        },
+        {"live_digest": "0" * 64},
+        trace,
+    )
+
+
+def cloud_init_volume(folder: Path) -> Sample:
+    (folder / "pool").mkdir(exist_ok=True)
+    libvirt = FakeLibvirt(folder / "pool")
+    return Sample(
+        CloudInitVolumeResource(libvirt.virsh, libvirt.read_file),
+        {
+            "sandbox": "p",
+            "pool": "pool1",
+            "meta_data": "instance-id: a\n",
+            "network_config": "version: 2\n",
+            "user_data": "#cloud-config\n{}\n",
+        },
+        {
+            "sandbox": "q",
+            "pool": "pool2",
+            "meta_data": "instance-id: b\n",
+            "network_config": "version: 1\n",
+            "user_data": "#cloud-config\n{a: 1}\n",
+        },
+        {"live_digest": "0" * 64},
+        libvirt.calls,
+    )
+
+
+def domain_generation(folder: Path) -> Sample:
+    libvirt = FakeLibvirt(folder, domains={UUID: FakeDomain(domain_xml(UUID))})
+    records = Records(folder)
+    records.keep("p", "vm", Record(UUID, {}))
+    return Sample(
+        DomainGenerationResource(libvirt_tools(libvirt), lambda: records),
+        {"sandbox": "p"},
+        {"sandbox": "q"},
+        {"damage": ["a run was interrupted"], "strays": ["x"], "suspended": [UUID]},
+        libvirt.calls,
+    )
+
+
+def domain_posture(folder: Path) -> Sample:
+    other = UUID.replace("a", "b")
+    domains = {UUID: domain_xml(UUID), other: domain_xml(other, sandbox="q", memory_mb=128)}
+    libvirt = FakeLibvirt(folder, domains={uuid: FakeDomain(xml) for uuid, xml in domains.items()})
+    return Sample(
+        DomainPostureResource(libvirt_tools(libvirt), lambda: Records(folder)),
+        {"sandbox": "p", "domain": UUID, "filter": "abox-p", "hardened": HARDENED},
+        {
+            "sandbox": "q",
+            "domain": other,
+            "filter": "abox-q",
+            "hardened": {**HARDENED, "sandbox": "q", "memory_mb": 128},
+        },
+        {"findings": ["the VM is paused"]},
+        libvirt.calls,
     )
 
 
 SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "BridgeFiltering": bridge_filtering,
     "CertificateAuthority": certificate_authority,
+    "CloudInitVolume": cloud_init_volume,
     "ContainerGeneration": container_generation,
     "ContainerPosture": container_posture,
+    "DomainGeneration": domain_generation,
+    "DomainPosture": domain_posture,
     "FirewallTable": firewall_table,
     "GatewayPolicy": gateway_policy,
     "NetworkPosture": network_posture,
+    "NwFilter": nwfilter,
     "Preflight": preflight,
+    "SshAccess": ssh_access,
+    "SshKey": ssh_key,
     "SubnetLease": subnet_lease,
 }

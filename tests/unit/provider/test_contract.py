@@ -239,9 +239,11 @@ def test_secrets_stay_secret_in_every_answer(sample):
 def test_private_keys_are_secret():
     """Whoever adds a field with a key in it has to mark it."""
     for resource in resources().values():
-        keys = {field.name for field in resource.fields if field.name.endswith("key")}
+        # What a guest is told holds its private host key.
+        keys = {f.name for f in resource.fields if f.name.endswith("key") or f.name == "user_data"}
         assert keys == {field.name for field in resource.fields if field.secret}
     assert "key" in resources()["CertificateAuthority"].secret_outputs
+    assert "private_key" in resources()["SshKey"].secret_outputs
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_nobody_logs_in_with_a_password_or_as_root() -> None:
     assert document["ssh_pwauth"] is False
     assert document["disable_root"] is True
     (user,) = document["users"]
-    assert user["lock_passwd"] is True
+    assert user["hashed_passwd"] == "*"
     assert user["ssh_authorized_keys"] == list(SPEC.authorized_keys)
 
 
@@ -94,6 +94,7 @@ def test_nobody_logs_in_with_a_password_or_as_root() -> None:
     [
         ("/etc/environment", "{}={}\n"),
         ("/etc/profile.d/abox.sh", "export {}='{}'\n"),
+        ("/etc/ssh/sshd_config.d/50-abox.conf", '"{}={}"'),
         ("/etc/systemd/system.conf.d/50-abox.conf", '"{}={}"'),
         ("/etc/systemd/user.conf.d/50-abox.conf", '"{}={}"'),
     ],
@@ -111,12 +112,10 @@ def test_the_authority_is_trusted_and_lies_where_tools_add_it() -> None:
 
 
 def test_the_workspace_is_made_once_and_never_over_what_is_there() -> None:
-    (made,) = user_data(SPEC)["fs_setup"]
-    assert made["device"] == "/dev/vdb"
-    assert made["overwrite"] is False
-    assert user_data(SPEC)["mounts"] == [
-        ["/dev/vdb", "/workspace", "ext4", "defaults,nofail,nodev,nosuid", "0", "2"]
-    ]
+    ((shell, flag, script),) = user_data(SPEC)["bootcmd"]
+    assert (shell, flag) == ("sh", "-c")
+    assert script.startswith("blkid /dev/vdb >/dev/null || mkfs.ext4 ")
+    assert script.endswith("mount -o nodev,nosuid /dev/vdb /workspace")
 
 
 def test_the_users_own_packages_files_and_commands_come_last() -> None:
