@@ -13,9 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench import bare
+from bench import bare, load, peers
+from bench.data_plane import (
+    DNS_SUBJECTS,
+    HTTP_SUBJECTS,
+    measure_dns,
+    measure_http,
+    measure_reload,
+)
 from bench.figures import Figure, render_table
+from bench.lab import lab
 from bench.memory import container_memory_mb, proportional_memory_mb
+from bench.rows import Row, render_rows
 from bench.sandbox import PROBE, Sandbox, empty_stack, sandbox
 from tests import host
 
@@ -28,28 +37,72 @@ def main() -> int:
     """Measure everything and tell it."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement")
+    parser.add_argument("--seconds", type=float, default=3, help="of each run of the load")
     parser.add_argument("--cold", action="store_true", help="also with empty page caches")
+    parser.add_argument(
+        "--only", choices=("sandbox", "data-plane"), help="one half; the other's figures stay"
+    )
     options = parser.parse_args()
+    document = read_results()
+    if options.only != "data-plane":
+        figures = measure_sandbox(options.rounds, cold=options.cold)
+        document.update(to_document(figures, options.rounds))
+        sys.stdout.write(render_table(figures) + "\n")
+    if options.only != "sandbox":
+        http, dns, reload = measure_data_plane(options.rounds, options.seconds)
+        document["data_plane"] = {
+            "machine": machine(),
+            "rounds": options.rounds,
+            "rows": [row.to_document() for row in (*http, *dns, *reload)],
+        }
+        sys.stdout.write(render_rows(http, HTTP_SUBJECTS) + "\n")
+        sys.stdout.write(render_rows([*dns, *reload], DNS_SUBJECTS))
+    RESULTS.write_text(json.dumps(document, indent=2) + "\n")
+    return 0
+
+
+def read_results() -> dict[str, Any]:
+    """What an earlier run found; empty if there was none."""
+    return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
+
+
+def measure_sandbox(rounds: int, *, cold: bool) -> list[Figure]:
+    """Life of a sandbox beside the same containers by a script."""
     bare.stop()
     try:
         with sandbox() as one:
-            figures = measure(one, options.rounds, cold=options.cold)
+            return measure(one, rounds, cold=cold)
     finally:
         bare.stop()
-    RESULTS.write_text(json.dumps(to_document(figures, options.rounds), indent=2) + "\n")
-    sys.stdout.write(render_table(figures))
-    return 0
+
+
+def measure_data_plane(rounds: int, seconds: float) -> tuple[list[Row], list[Row], list[Row]]:
+    """Requests, names and reloads beside the peers."""
+    say("load generator and peers")
+    load.build()
+    peers.install()
+    with lab() as place:
+        return (
+            measure_http(place, rounds, seconds, say),
+            measure_dns(place, rounds, seconds, say),
+            measure_reload(place, rounds, say),
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What figures are of."""
+    return {
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "load": round(os.getloadavg()[0], 2),
+    }
 
 
 def to_document(figures: list[Figure], rounds: int) -> dict[str, Any]:
     """All figures, with the machine that they are of."""
     return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
-            "architecture": platform.machine(),
-            "load": round(os.getloadavg()[0], 2),
-        },
+        "machine": machine(),
         "rounds": rounds,
         "figures": [one.to_document() for one in figures],
     }

@@ -72,13 +72,13 @@ def render_table(figures: Sequence[Figure]) -> str:
         limit = "-" if one.limit is None else f"≤ {one.limit:g} {one.unit}"
         verdict = {True: " (met)", False: " (**missed**)", None: ""}[one.met]
         lines.append(
-            f"| {one.what} | {_number(one.median)} {one.unit} "
-            f"| {one.beside}: {_number(one.beside_median)} {one.unit} | {ratio} "
+            f"| {one.what} | {number(one.median)} {one.unit} "
+            f"| {one.beside}: {number(one.beside_median)} {one.unit} | {ratio} "
             f"| {limit}{verdict} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """A value with as many digits as say something."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.3f}"

@@ -30,6 +30,12 @@ def proportional_memory_mb(containers: Iterable[str]) -> float:
     return total / 1024
 
 
+def process_memory_mb(pid: int) -> float:
+    """Memory of a process and its children in MB, as `proportional_memory_mb` counts."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return _pss_kb(str(pid)) / 1024 + sum(process_memory_mb(int(child)) for child in children)
+
+
 def parse_inactive_file(text: str) -> int:
     """Bytes of file pages that can be dropped, from memory.stat of either cgroup version."""
     values = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)

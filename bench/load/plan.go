@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Plan is one measurement.
+type Plan struct {
+	Target      Target
+	Connections int
+	Expect      int
+	NewEach     bool
+	Length      time.Duration
+}
+
+// Result is what a measurement found.
+type Result struct {
+	Requests int     `json:"requests"`
+	Failures int     `json:"failures"`
+	Failure  string  `json:"failure,omitempty"`
+	Seconds  float64 `json:"seconds"`
+	Bytes    int64   `json:"bytes"`
+	P50us    float64 `json:"p50_us"`
+	P99us    float64 `json:"p99_us"`
+}
+
+// client asks over one connection.
+type client interface {
+	// ask sends one request; the status and the bytes of the body, which is read to its end.
+	ask() (status int, body int64, err error)
+	close()
+}
+
+type worker struct {
+	times    []time.Duration
+	failures int
+	failure  string
+	bytes    int64
+}
+
+// Run puts the load on and counts.
+func (plan Plan) Run() (Result, error) {
+	open, err := opener(plan.Target)
+	if err != nil {
+		return Result{}, err
+	}
+	workers := make([]worker, plan.Connections)
+	var group sync.WaitGroup
+	start := time.Now()
+	for index := range workers {
+		group.Add(1)
+		go func(worker *worker) {
+			defer group.Done()
+			worker.work(plan, open, start.Add(plan.Length))
+		}(&workers[index])
+	}
+	group.Wait()
+	return sum(workers, time.Since(start)), nil
+}
+
+func (worker *worker) work(plan Plan, open func() (client, error), end time.Time) {
+	var current client
+	for time.Now().Before(end) {
+		begin := time.Now()
+		if current == nil {
+			opened, err := open()
+			if err != nil {
+				worker.fail(err.Error())
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			current = opened
+		}
+		status, body, err := current.ask()
+		worker.bytes += body + plan.Target.Upload
+		switch {
+		case err != nil:
+			worker.fail(err.Error())
+		case status != plan.Expect:
+			worker.fail(fmt.Sprintf("status %d", status))
+		default:
+			worker.times = append(worker.times, time.Since(begin))
+		}
+		if err != nil || plan.NewEach {
+			current.close()
+			current = nil
+		}
+	}
+	if current != nil {
+		current.close()
+	}
+}
+
+func (worker *worker) fail(why string) {
+	worker.failures++
+	worker.failure = why
+}
+
+func sum(workers []worker, took time.Duration) Result {
+	var times []time.Duration
+	result := Result{Seconds: took.Seconds()}
+	for _, worker := range workers {
+		times = append(times, worker.times...)
+		result.Failures += worker.failures
+		result.Bytes += worker.bytes
+		if worker.failure != "" {
+			result.Failure = worker.failure
+		}
+	}
+	result.Requests = len(times)
+	if len(times) > 0 {
+		slices.Sort(times)
+		result.P50us = float64(times[len(times)/2].Nanoseconds()) / 1e3
+		result.P99us = float64(times[len(times)*99/100].Nanoseconds()) / 1e3
+	}
+	return result
+}
+
+// Hold opens all connections, asks once on each, says how many answered, and waits for the end of
+// its input.
+func (plan Plan) Hold(input io.Reader, output io.Writer) error {
+	open, err := opener(plan.Target)
+	if err != nil {
+		return err
+	}
+	answered := 0
+	for range plan.Connections {
+		one, err := open()
+		if err != nil {
+			continue
+		}
+		defer one.close()
+		if status, _, err := one.ask(); err == nil && status == plan.Expect {
+			answered++
+		}
+	}
+	if _, err := fmt.Fprintln(output, answered); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, input)
+	return err
+}
