@@ -19,7 +19,7 @@ from abox.addresses import Address, Network, judged_allowed, parse_any_literal
 from abox.cidrs import parse_cidrs
 from abox.entries import PORT_MAX, Entry, parse_denied, parse_entries
 from abox.errors import ErrorCollector, PolicyError
-from abox.name_shape import HEALTH_NAME
+from abox.name_shape import HEALTH_NAME, WILDCARD_NAME_MAX
 from abox.names import (
     MalformedNameError,
     hosts_covering,
@@ -28,6 +28,7 @@ from abox.names import (
     normalise_request_name,
 )
 from abox.paths import AmbiguousPathError, normalise_path
+from abox.query_budget import DEFAULT_QUERIES_PER_MINUTE, QUERIES_PER_MINUTE_MAX
 from abox.reasons import RULE_PASSIVE, Reason
 from abox.refusals import nearest, shown
 
@@ -113,6 +114,8 @@ class Policy:
     """Special-purpose networks that may be dialled after all, sorted."""
     tls_interception: bool = True
     """Whether CONNECT is terminated, so that the requests inside are judged too."""
+    dns_queries_per_minute: int = DEFAULT_QUERIES_PER_MINUTE
+    """Questions below one entry that each resolver of the gateway forwards in a minute."""
 
     def to_document(self) -> dict[str, Any]:
         """The policy as a JSON object, readable in a preview's diff."""
@@ -121,6 +124,7 @@ class Policy:
             "passive_acknowledged": self.passive_acknowledged,
             "tls_interception": self.tls_interception,
             "allow_private_cidrs": [str(cidr) for cidr in self.allow_private_cidrs],
+            "dns_queries_per_minute": self.dns_queries_per_minute,
             "allow": [entry.to_document() for entry in self.entries],
             "deny": list(self.deny),
         }
@@ -148,7 +152,17 @@ class Policy:
         return tuple(sorted({port for entry in self.entries for port in entry.ports}))
 
     def entries_for(self, host: str) -> list[Entry]:
-        """Entries that cover a normalised name or an address, the most exact first."""
+        """Entries that cover a normalised name or an address, the most exact first.
+
+        A name longer than WILDCARD_NAME_MAX is covered by no wildcard.
+        """
+        entries = self.covering(host)
+        if len(host) <= WILDCARD_NAME_MAX:
+            return entries
+        return [entry for entry in entries if not entry.is_wildcard]
+
+    def covering(self, host: str) -> list[Entry]:
+        """Entries that cover a name by its labels alone, the most exact first."""
         return [entry for cover in hosts_covering(host) for entry in self._index.get(cover, ())]
 
     def denied_by(self, name: str) -> str | None:
@@ -175,6 +189,7 @@ def parse_policy(
     allow_private_cidrs: object = (),
     tls_interception: object = True,
     passive_acknowledged: object = False,
+    dns_queries_per_minute: object = DEFAULT_QUERIES_PER_MINUTE,
     path: str = "abox:sandbox",
 ) -> Policy:
     """The policy that the stack's configuration asks for.
@@ -186,6 +201,7 @@ def parse_policy(
         allow_private_cidrs: special-purpose networks that may be dialled, see `abox.cidrs`.
         tls_interception: whether CONNECT is terminated.
         passive_acknowledged: whether the stack says that passive mode is wanted.
+        dns_queries_per_minute: questions below one entry that a resolver forwards in a minute.
         path: where these keys stand, for error texts.
 
     Raises: AboxErrors with everything that is refused, positions counted in the lists as given.
@@ -202,6 +218,9 @@ def parse_policy(
     intercepted = errors.attempt(lambda: _as_flag(tls_interception, f"{path}.tls_interception"))
     acknowledged = errors.attempt(
         lambda: _as_flag(passive_acknowledged, f"{path}.passive_acknowledged")
+    )
+    queries = errors.attempt(
+        lambda: _parse_queries(dns_queries_per_minute, f"{path}.dns_queries_per_minute")
     )
     cidrs = errors.attempt(lambda: parse_cidrs(raw_cidrs, f"{path}.allow_private_cidrs"))
     entries = errors.attempt(
@@ -221,6 +240,7 @@ def parse_policy(
         passive_acknowledged=acknowledged is True,
         allow_private_cidrs=cidrs or (),
         tls_interception=intercepted is not False,
+        dns_queries_per_minute=queries or DEFAULT_QUERIES_PER_MINUTE,
     )
 
 
@@ -238,6 +258,8 @@ def verdict(policy: Policy, request: Request) -> Verdict:
         return Allow(HEALTH_NAME) if served else Deny(Reason.PORT, HEALTH_NAME)
     if not 1 <= request.port <= PORT_MAX:
         return Deny(Reason.PORT)
+    if too_long := _judge_length(policy, host):
+        return too_long
     if policy.mode is Mode.PASSIVE and not _is_literal(host):
         return Allow(RULE_PASSIVE)
     return _judge_entries(policy.entries_for(host), request)
@@ -252,6 +274,8 @@ def judge_name(policy: Policy, name: str) -> Verdict:
         return Deny(Reason.ADDRESS_LITERAL)
     if host == HEALTH_NAME:
         return Allow(HEALTH_NAME)
+    if too_long := _judge_length(policy, host):
+        return too_long
     if policy.mode is Mode.PASSIVE:
         return Allow(RULE_PASSIVE)
     entries = policy.entries_for(host)
@@ -294,6 +318,19 @@ def _read_literal(policy: Policy, text: str, address: Address) -> str | Deny:
     if text not in (usual, str(address)) or not policy.entries_for(str(address)):
         return Deny(Reason.ADDRESS_LITERAL)
     return str(address)
+
+
+def _judge_length(policy: Policy, host: str) -> Deny | None:
+    """The denial of a name that only a wildcard covers, or nothing but passive mode, and too long.
+
+    Policy.entries_for leaves the wildcards out for such a name.
+    """
+    if len(host) <= WILDCARD_NAME_MAX or policy.entries_for(host):
+        return None
+    if policy.mode is Mode.PASSIVE:
+        return Deny(Reason.NAME_TOO_LONG, RULE_PASSIVE)
+    wildcards = policy.covering(host)
+    return Deny(Reason.NAME_TOO_LONG, str(wildcards[0])) if wildcards else None
 
 
 def _is_literal(host: str) -> bool:
@@ -358,6 +395,18 @@ def _as_flag(value: object, where: str) -> bool:
         what=f"{where}: {shown(value)} is refused",
         why="this is a switch",
         remedy="write true or false",
+    )
+
+
+def _parse_queries(value: object, where: str) -> int:
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if type(number) is int and 1 <= number <= QUERIES_PER_MINUTE_MAX:  # a bool is no number
+        return number
+    raise PolicyError(
+        what=f"{where}: {shown(value)} is refused",
+        why="it is the number of questions below one entry that may leave the sandbox in a minute",
+        remedy=f"write a whole number from 1 to {QUERIES_PER_MINUTE_MAX}, for example "
+        f"{DEFAULT_QUERIES_PER_MINUTE}",
     )
 
 

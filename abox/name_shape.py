@@ -11,6 +11,14 @@ HEALTH_NAME = "healthcheck.abox.local"
 NAME_MAX = 253
 """Longest host name in characters (RFC 1035: 255 bytes on the wire)."""
 
+WILDCARD_NAME_MAX = 160
+"""Longest name in characters that a wildcard, or passive mode, covers.
+
+A name that somebody made up can carry anything, and every character of it is one that its zone's
+server reads. Names that people and platforms give are shorter; an exact entry may be as long as
+names can be.
+"""
+
 LABEL_MAX = 63
 """Longest label in characters (RFC 1035)."""
 

@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from abox.name_shape import HEALTH_NAME, NAME_MAX, NAME_REGEX, RESERVED_SUFFIXES
+from abox.name_shape import (
+    HEALTH_NAME,
+    NAME_MAX,
+    NAME_REGEX,
+    RESERVED_SUFFIXES,
+    WILDCARD_NAME_MAX,
+)
+from abox.query_budget import DEFAULT_QUERIES_PER_MINUTE
 from abox.reasons import RULE_PASSIVE, Reason
 
 _NAME = re.compile(NAME_REGEX)
@@ -38,6 +45,8 @@ class NameTable:
     """Exact names, and wildcards with their ``*.``."""
     deny: frozenset[str] = frozenset()
     passive: bool = False
+    queries_per_minute: int = DEFAULT_QUERIES_PER_MINUTE
+    """Questions below one entry that may leave the sandbox in a minute."""
 
     @classmethod
     def from_json(cls, text: str) -> NameTable:
@@ -50,6 +59,7 @@ class NameTable:
             allow=frozenset(document["allow"]),
             deny=frozenset(document["deny"]),
             passive=document["passive"] is True,
+            queries_per_minute=int(document["queries_per_minute"]),
         )
 
     def to_json(self) -> str:
@@ -58,16 +68,17 @@ class NameTable:
             "allow": sorted(self.allow),
             "deny": sorted(self.deny),
             "passive": self.passive,
+            "queries_per_minute": self.queries_per_minute,
         }
         return json.dumps(document, separators=(",", ":")) + "\n"
 
     def allows(self, name: str) -> bool:
-        """Whether a name may be resolved.
+        """Whether a name may be resolved by asking somebody; the gateway's own is not.
 
         Args:
             name: lower case, without its root dot.
         """
-        return self.judges(name, list(covering(name)))
+        return name != HEALTH_NAME and self.judge(name).reason is None
 
     def judge(self, name: str) -> Judged:
         """The verdict on a name with its reason and its rule, as the allowlist gives them.
@@ -85,10 +96,34 @@ class NameTable:
         hosts = list(covering(name))
         if denied := next((host for host in hosts if host in self.deny), None):
             return Judged(Reason.DENIED, denied)
-        if self.passive:
-            return Judged(None, RULE_PASSIVE)
-        allowed = next((host for host in hosts if host in self.allow), None)
-        return Judged(None if allowed else Reason.NOT_ALLOWED, allowed)
+        return self._judge_allowed(name, hosts)
+
+    def _judge_allowed(self, name: str, hosts: list[str]) -> Judged:
+        found = next((host for host in hosts if host in self.allow), None)
+        rule = RULE_PASSIVE if self.passive else found
+        if rule is None:
+            return Judged(Reason.NOT_ALLOWED, None)
+        if len(name) > WILDCARD_NAME_MAX and found != name:
+            return Judged(Reason.NAME_TOO_LONG, rule)
+        return Judged(None, rule)
+
+    def denial(self, name: str) -> Reason:
+        """Why a name that was denied is denied; quick where nothing is on the denylist.
+
+        A name that is allowed was denied for what it is an alias of.
+
+        Args:
+            name: lower case, without its root dot.
+        """
+        only_listed = not self.deny and not self.passive and len(name) <= WILDCARD_NAME_MAX
+        if only_listed and _NAME.fullmatch(name) and not name.endswith(RESERVED_SUFFIXES):
+            return Reason.NOT_ALLOWED
+        return self.judge(name).reason or Reason.DENIED
+
+    def zone_of(self, name: str) -> str:
+        """What has the budget for a name that is allowed: its entry, else its last two labels."""
+        found = next((host for host in covering(name) if host in self.allow), None)
+        return found or ".".join(name.split(".")[-2:])
 
     def allows_below(self, name: str) -> bool:
         """Whether names below this one may be resolved, unless a longer entry says otherwise."""

@@ -22,6 +22,8 @@ class Reason(StrEnum):
     AMBIGUOUS_PATH = "ambiguous_path"
     MALFORMED_NAME = "malformed_name"
     RESERVED_NAME = "reserved_name"
+    NAME_TOO_LONG = "name_too_long"
+    QUERY_BUDGET = "query_budget_spent"
     ADDRESS_LITERAL = "address_literal"
     SPECIAL_ADDRESS = "special_purpose_address"
     NAME_MISMATCH = "name_mismatch"
@@ -47,6 +49,8 @@ _TEXTS = {
     Reason.AMBIGUOUS_PATH: "servers could read this path in different ways, so no rule matches it",
     Reason.MALFORMED_NAME: "this is not a host name",
     Reason.RESERVED_NAME: "the name stands for the gateway or for the host",
+    Reason.NAME_TOO_LONG: "the name is longer than what a wildcard covers",
+    Reason.QUERY_BUDGET: "the entry's names were asked for more often than dns_queries_per_minute",
     Reason.ADDRESS_LITERAL: "an address was asked for instead of a name",
     Reason.SPECIAL_ADDRESS: "the address is private, local or otherwise special-purpose",
     Reason.NAME_MISMATCH: "CONNECT, TLS server name and Host do not name the same origin",

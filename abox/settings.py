@@ -23,6 +23,7 @@ from abox.entries import PORT_MAX
 from abox.errors import AboxErrors, ErrorCollector, SettingsError
 from abox.host_paths import check_source, check_target
 from abox.naming import check_name
+from abox.query_budget import DEFAULT_QUERIES_PER_MINUTE
 from abox.refusals import RefusedError, nearest, shown
 
 KEY = "abox:sandbox"
@@ -229,6 +230,7 @@ class _Document(_Strict):
     deny: Any = ()
     allow_private_cidrs: Any = ()
     tls_interception: Any = True
+    dns_queries_per_minute: Any = DEFAULT_QUERIES_PER_MINUTE
     proxy_port: Annotated[int, Field(ge=1, le=PORT_MAX), AfterValidator(_check_proxy_port)] = (
         DEFAULT_PROXY_PORT
     )
@@ -244,6 +246,7 @@ POLICY_KEYS = (
     "mode",
     "allow_private_cidrs",
     "tls_interception",
+    "dns_queries_per_minute",
     "passive_acknowledged",
 )
 """Keys that together are the policy."""

@@ -7,6 +7,8 @@ that fails leaves no mark, so the request is denied.
 
 from __future__ import annotations
 
+from abox.name_shape import WILDCARD_NAME_MAX
+
 MARK = "x-abox-judged"
 """Request header with the script's finding: a kind of request, or the reason of a denial."""
 PORT = "x-abox-port"
@@ -16,7 +18,10 @@ PATH = "x-abox-path"
 NAME = "x-abox-name"
 """Request header with the host name, set only if it has the shape of a name."""
 
-PRIVATE_HEADERS = (MARK, PORT, PATH, NAME)
+LONG = "x-abox-long"
+"""Request header that is there if the name is longer than what a wildcard covers."""
+
+PRIVATE_HEADERS = (MARK, PORT, PATH, NAME, LONG)
 """Never taken from an agent, never sent to an origin."""
 
 KIND_HTTP = "http"
@@ -162,6 +167,7 @@ local function finish(handle, mark, port, name)
   metadata:set("abox", "port", port or "")
   if port then headers:replace("x-abox-port", port) end
   if name then headers:replace("x-abox-name", name) end
+  if name and #name > WILDCARD_NAME_MAX then headers:replace("x-abox-long", "1") end
   headers:replace("x-abox-judged", mark)
   handle:clearRouteCache()
 end
@@ -184,7 +190,7 @@ local function mark_path(handle)
   local path = normal_path(handle:headers():get(":path") or "")
   if path then handle:headers():replace("x-abox-path", path) end
 end
-"""
+""".replace("WILDCARD_NAME_MAX", str(WILDCARD_NAME_MAX))
 
 _RESPONSE = r"""
 -- A switch of protocols that nobody asked for would be a tunnel without a verdict. The script can't

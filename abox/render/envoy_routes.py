@@ -16,13 +16,15 @@ from enum import StrEnum
 
 from abox.addresses import Network, ends_in_number
 from abox.allowlist import HEALTH_NAME, HEALTH_PORTS, RULE_PASSIVE, Entry, Mode, Policy, Reason
-from abox.name_shape import RESERVED_SUFFIXES
+from abox.entries import WILDCARD
+from abox.name_shape import RESERVED_SUFFIXES, WILDCARD_NAME_MAX
 from abox.names import hosts_covering
 from abox.render.addresses import refused_networks
 from abox.render.envoy_lua import (
     KIND_CONNECT,
     KIND_HTTP,
     KIND_TLS,
+    LONG,
     MARK,
     NAME,
     PATH,
@@ -147,6 +149,10 @@ def _host_routes(
         yield from _deny_all(Reason.DENIED, rule=denied)
         return
     entries = [entry for cover in _covering(host) for entry in by_host.get(cover, ())]
+    if host.startswith(WILDCARD):
+        yield from _too_long_routes(policy, entries)
+    elif len(host) > WILDCARD_NAME_MAX:
+        entries = [entry for entry in entries if not entry.is_wildcard]
     for entry in entries:
         yield from _allow_routes(policy, entry, side)
     if policy.mode is Mode.PASSIVE and not _is_address(host):
@@ -154,9 +160,21 @@ def _host_routes(
     yield from _near_misses(entries)
 
 
+def _too_long_routes(policy: Policy, entries: Sequence[Entry]) -> Iterator[Json]:
+    """Denials of names that are longer than what a wildcard, or passive mode, covers."""
+    if policy.mode is not Mode.PASSIVE and not entries:
+        return
+    rule = RULE_PASSIVE if policy.mode is Mode.PASSIVE else _rule(entries[0])
+    long = {"name": LONG, "present_match": True}
+    anything: Json
+    for anything in ({"prefix": ""}, {"connect_matcher": {}}):
+        yield _deny({**anything, "headers": [long]}, Reason.NAME_TOO_LONG, rule=rule)
+
+
 def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
     named = {"name": NAME, "present_match": True}
     if policy.mode is Mode.PASSIVE:
+        yield from _too_long_routes(policy, ())
         yield from _routes_to_origin(policy, side, [named], rule=RULE_PASSIVE)
     anything: Json
     for anything in ({"prefix": ""}, {"connect_matcher": {}}):

@@ -30,7 +30,7 @@ REFUSED_AAAA = "100::1"
 """The same for IPv6: the discard prefix."""
 
 FILTER_SCRIPT = "/opt/abox/lib/gateway/dns_filter.py"
-"""Second judge of the agent's resolver, asked before anything is forwarded."""
+"""Second judge of both resolvers, asked before anything is forwarded."""
 
 NO_UPSTREAM = "127.0.0.1"
 """Upstream of a pod without resolvers: a loopback address, which Unbound doesn't ask."""
@@ -66,6 +66,7 @@ def name_table(policy: Policy) -> NameTable:
         allow=frozenset(entry.host for entry in policy.entries),
         deny=frozenset(policy.deny),
         passive=policy.mode is Mode.PASSIVE,
+        queries_per_minute=policy.dns_queries_per_minute,
     )
 
 
@@ -75,14 +76,12 @@ def render_server(role: UnboundRole, gateway: IPv4Address) -> str:
     address = gateway if agent else IPv4Address("127.0.0.1")
     clients = IPv4Network((int(gateway), 24), strict=False) if agent else "127.0.0.1/32"
     zones = "".join(f'  local-zone: "{zone}" nodefault\n' for zone in _BUILT_IN_ZONES)
-    modules = "respip python iterator" if agent else "respip iterator"
-    script = f'python:\n  python-script: "{FILTER_SCRIPT}"\n' if agent else ""
     return (
         f"server:\n"
         f"  interface: {address}@53\n"
         f"  access-control: 0.0.0.0/0 deny\n"
         f"  access-control: {clients} allow\n"
-        f'  module-config: "{modules}"\n'
+        f'  module-config: "respip python iterator"\n'
         f"{_SERVER}"
         f"  unblock-lan-zones: yes\n"
         f"{zones}"
@@ -90,7 +89,8 @@ def render_server(role: UnboundRole, gateway: IPv4Address) -> str:
         f"rpz:\n"
         f'  name: "{ZONE}"\n'
         f'  zonefile: "{RPZ_FILE}"\n'
-        f"{script}"
+        f"python:\n"
+        f'  python-script: "{FILTER_SCRIPT}"\n'
         f"remote-control:\n"
         f"  control-enable: yes\n"
         f'  control-interface: "{unbound_socket(role.value)}"\n'

@@ -317,6 +317,7 @@ def test_the_hash_is_stable_and_follows_every_part() -> None:
         {**base, "passive_acknowledged": True},
         {**base, "tls_interception": False},
         {**base, "allow_private_cidrs": ["10.66.0.0/16"]},
+        {**base, "dns_queries_per_minute": 300},
     ]
     hashes = {parse_policy(**settings).hash for settings in [base, *changed]}
     assert len(hashes) == len(changed) + 1
@@ -325,7 +326,7 @@ def test_the_hash_is_stable_and_follows_every_part() -> None:
 
 
 def test_the_hash_does_not_change_between_versions() -> None:
-    expected = "66ce32ecd8ba1f150898385820923b17f7283a6c45f1ce172e918deb9eeacc55"
+    expected = "847f1b5c8158f3ca8e4e8574358c673b333c800df3802de55d44f2e20bf51dda"
     policy = parse_policy(
         ["example.com", "*.wild.test",
          {"host": "api.example.net", "ports": [443], "methods": ["GET"], "paths": ["/v1/*"]},
@@ -364,6 +365,11 @@ def test_a_document_is_judged_again() -> None:
         ({"allow": [], "tls_interception": "no"}, ["tls_interception"]),
         ({"allow": [], "tls_interception": 0}, ["tls_interception"]),
         ({"allow": [], "passive_acknowledged": 1}, ["passive_acknowledged"]),
+        ({"allow": [], "dns_queries_per_minute": 0}, ["dns_queries_per_minute"]),
+        ({"allow": [], "dns_queries_per_minute": 60_001}, ["dns_queries_per_minute"]),
+        ({"allow": [], "dns_queries_per_minute": True}, ["dns_queries_per_minute"]),
+        ({"allow": [], "dns_queries_per_minute": 0.5}, ["dns_queries_per_minute"]),
+        ({"allow": [], "dns_queries_per_minute": "300"}, ["dns_queries_per_minute"]),
         ({"allow": [], "allow_private_cidrs": "10.66.0.0/16"}, ["allow_private_cidrs"]),
         ({"allow": ["*"], "deny": ["*"], "mode": 1, "allow_private_cidrs": ["::/0"]},
          ["mode", "allow_private_cidrs[0]", "allow[0]", "deny[0]"]),

@@ -13,9 +13,23 @@ from abox.name_table import NameTable
 from abox.reasons import Reason
 from abox.render.unbound import name_table as table_of
 
-HOSTS = ["wild.test", "*.wild.test", "a.wild.test", "*.b.wild.test", "x.b.wild.test", "c.test"]
+LONG = f"{'x.' * 79}wild.test"
+"""Longer than what a wildcard covers."""
+
+HOSTS = [
+    LONG,
+    "wild.test",
+    "*.wild.test",
+    "a.wild.test",
+    "*.b.wild.test",
+    "x.b.wild.test",
+    "c.test",
+]
 LABELS = ["a", "b", "x", "no", "wild", "test", "c", "localhost", "abox", "local", "docker"]
-asked = st.lists(st.sampled_from(LABELS), min_size=2, max_size=5).map(".".join)
+asked = st.one_of(
+    st.lists(st.sampled_from(LABELS), min_size=2, max_size=5).map(".".join),
+    st.sampled_from([LONG, f"x.{LONG}", LONG[4:], f"{'x.' * 80}c.test"]),
+)
 policies = st.builds(
     lambda allow, deny, mode: parse_policy(allow, deny, mode=mode),
     st.lists(st.sampled_from(HOSTS), max_size=4),
@@ -76,5 +90,20 @@ def test_an_empty_table_allows_nothing():
 
 
 def test_passive_is_true_only_where_it_says_true():
-    document = {"allow": [], "deny": [], "passive": 1}
+    document = {"allow": [], "deny": [], "passive": 1, "queries_per_minute": 1}
     assert not NameTable.from_json(json.dumps(document)).passive
+
+
+@given(policies, asked)
+def test_the_quick_reason_of_a_denial_is_that_of_the_verdict(policy, name):
+    table = table_of(policy)
+    judged = judge_name(policy, name)
+    if isinstance(judged, Deny):
+        assert table.denial(name) is judged.reason
+
+
+def test_a_name_has_the_budget_of_the_entry_that_covers_it_most_exactly():
+    table = NameTable(allow=frozenset({"*.wild.test", "a.wild.test"}), passive=True)
+    assert table.zone_of("b.a.wild.test") == "*.wild.test"
+    assert table.zone_of("a.wild.test") == "a.wild.test"
+    assert table.zone_of("x.y.other.test") == "other.test"

@@ -13,6 +13,9 @@ from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT, PRIVATE_HEADERS
 from abox.render.envoy_routes import RBAC_FILTER, Side, render_routes, route_configuration
 from tests.unit.abox.render.envoy_model import Message, Proxy, mark
 
+LONG = f"{'a.' * 80}wild.test"
+"""Longer than what a wildcard covers."""
+
 LABELS = ["a", "b", "www", "api", "wild", "no", "x-1", "_s"]
 NAMES = [f"{label}.{zone}" for label in LABELS for zone in ("wild.test", "allowed.test", "com.au")]
 HOSTS = [
@@ -21,11 +24,12 @@ HOSTS = [
     *("healthcheck.abox.local", "data.healthcheck.abox.local", "host.docker.internal", "wild"),
     *("198.51.100.10", "198.51.100.11", "10.0.0.1", "[2001:db8::10]", "[::1]", "0x7f000001"),
     *("2130706433", "0177.0.0.1", "a..wild.test", "-.wild.test", "%61.wild.test", "a b.wild.test"),
+    *(f"{'a.' * 72}wild.test", f"{'a.' * 76}wild.test", LONG, f"b.{LONG}", f"{'a.' * 80}no.test"),
     *("WWW.Wild.Test", "\xd0\xb0llowed.test", "a.wild.test.1", "x.wild", "test", ""),
 ]
 PATHS = ["/", "/v1/", "/v1/x", "/v1/../v2", "/v2/x", "/v1%2fx", "/v1/%2e%2e/v2/x", "/v1//x", "//"]
 
-ENTRY_HOSTS = ["wild.test", "*.wild.test", "allowed.test", "api.wild.test", "*.no.wild.test"]
+ENTRY_HOSTS = ["wild.test", LONG, "*.wild.test", "allowed.test", "api.wild.test", "*.no.wild.test"]
 entries = st.lists(
     st.one_of(
         st.sampled_from([*ENTRY_HOSTS, "198.51.100.10", "2001:db8::10"]),
