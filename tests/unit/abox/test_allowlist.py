@@ -399,7 +399,7 @@ def test_egress_ports_are_those_of_all_entries_and_all_in_passive_mode() -> None
 def test_a_hundred_thousand_entries_are_judged_at_once() -> None:
     policy = parse_policy([f"host-{i}.example.com" for i in range(100_000)])
     verdict(policy, Request("warm.example.com", 443))
-    start = time.perf_counter()
+    start = time.process_time()
     for i in range(10_000):
         assert isinstance(verdict(policy, Request(f"host-{i}.example.com", 443)), Allow)
-    assert time.perf_counter() - start < 2  # seconds; a walk over all entries takes minutes
+    assert time.process_time() - start < 2  # seconds; a walk over all entries takes minutes
