@@ -15,6 +15,9 @@ BUNDLE = f"{TRUST_DIR}/ca-certificates.crt"
 SANDBOX_CA = f"{TRUST_DIR}/abox-ca.pem"
 """The sandbox's own CA alone, for tools that add it to a built-in list."""
 
+JAVA_TRUST_STORE = f"{TRUST_DIR}/java/cacerts"
+"""The same certificates as in the bundle in Java's form, where Debian's Java looks."""
+
 NO_PROXY = "localhost,127.0.0.1,::1"
 """Only the agent's own loopback is reached without the proxy."""
 
@@ -40,6 +43,7 @@ BUNDLE_VARIABLES = (
     "CONDA_SSL_VERIFY",  # conda
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",  # Google Cloud command line
     "HEX_CACERTS_PATH",  # Elixir's hex
+    "PERL_LWP_SSL_CA_FILE",  # Perl's LWP
 )
 """Each takes the path of a bundle that replaces the tool's own list."""
 
@@ -49,8 +53,10 @@ RESERVED = frozenset(
         *BUNDLE_VARIABLES,
         "NO_PROXY",
         "no_proxy",
+        "JAVA_TOOL_OPTIONS",
         "NODE_EXTRA_CA_CERTS",
         "NODE_USE_ENV_PROXY",
+        "PERL_LWP_ENV_PROXY",
         "SSL_CERT_DIR",
     ]
 )
@@ -68,7 +74,30 @@ def agent_environment(proxy_url: str) -> dict[str, str]:
     for upper in PROXY_VARIABLES:
         variables[upper] = variables[upper.lower()] = proxy_url
     variables["NO_PROXY"] = variables["no_proxy"] = NO_PROXY
+    variables["JAVA_TOOL_OPTIONS"] = java_options(proxy_url)
     variables["NODE_EXTRA_CA_CERTS"] = SANDBOX_CA
     variables["NODE_USE_ENV_PROXY"] = "1"
+    variables["PERL_LWP_ENV_PROXY"] = "1"
     variables["SSL_CERT_DIR"] = TRUST_DIR
     return dict(sorted(variables.items()))
+
+
+def java_options(proxy_url: str) -> str:
+    """Options for every Java virtual machine, which reads no proxy variable.
+
+    Loopback is reached without the proxy: that is Java's own default.
+
+    Args:
+        proxy_url: the forward proxy, for example ``http://10.10.0.2:8080``.
+    """
+    host, _, port = proxy_url.removeprefix("http://").rpartition(":")
+    properties = {
+        "http.proxyHost": host,
+        "http.proxyPort": port,
+        "https.proxyHost": host,
+        "https.proxyPort": port,
+        "javax.net.ssl.trustStore": JAVA_TRUST_STORE,
+        # Maven 3.9 heeds the other four only with this one.
+        "aether.connector.http.useSystemProperties": "true",
+    }
+    return " ".join(f"-D{name}={value}" for name, value in properties.items())

@@ -9,7 +9,7 @@ import pulumi_command as command
 import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
-from abox.agent_environment import TRUST_DIR, agent_environment
+from abox.agent_environment import RESERVED, TRUST_DIR, agent_environment
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
 from abox.pod import AGENT_HOME, AGENT_ID, AGENT_WORKSPACE
 from abox.settings import AgentSettings
@@ -63,7 +63,7 @@ class Agent(ComponentResource):
         super().__init__("abox:agent:Agent", name, {}, opts)
         settings = args.settings
         env: dict[str, Input[str]] = {
-            variable: _pick(args.proxy_url, variable) for variable in agent_environment("")
+            variable: _pick(args.proxy_url, variable) for variable in sorted(RESERVED)
         }
         env.update({"HOME": AGENT_HOME, **settings.env})
         home = self._volume(name, "home", args.sandbox)

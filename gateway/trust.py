@@ -1,7 +1,8 @@
 """What the agent trusts: public roots, the stack's authorities and the sandbox's own.
 
 The folder takes the place of the agent's /etc/ssl/certs, so it holds what programs look for there:
-the bundle, and a file a certificate under the hash of its subject (OpenSSL's ``-CApath``).
+the bundle, a file a certificate under the hash of its subject (OpenSSL's ``-CApath``), and the same
+certificates in Java's form, where Debian's Java looks.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+from abox import agent_environment
+from abox.java_keystore import render_java_keystore
 from gateway.files import read_file, write_file
 from gateway.host import run
 
 SYSTEM_FOLDER = Path("/etc/ssl/certs")
 """The image's own public roots."""
 
-BUNDLE = "ca-certificates.crt"
-OWN = "abox-ca.pem"
+BUNDLE, OWN, JAVA = (
+    path.removeprefix(f"{agent_environment.TRUST_DIR}/")
+    for path in (
+        agent_environment.BUNDLE,
+        agent_environment.SANDBOX_CA,
+        agent_environment.JAVA_TRUST_STORE,
+    )
+)
+"""Files of the folder, as the agent's variables name them."""
 
 
 def public_roots() -> str:
@@ -34,15 +44,22 @@ def write_trust(folder: Path, own: str, others: Sequence[str]) -> None:
         own: the sandbox's authority, PEM.
         others: the stack's ``trusted_cas``, PEM: what is not intercepted needs them.
     """
-    wanted = {BUNDLE: bundle(own, others), OWN: own} | _hashed([own, *others])
+    trusted = bundle(own, others)
+    wanted: dict[str, str | bytes] = {
+        BUNDLE: trusted,
+        OWN: own,
+        JAVA: render_java_keystore(trusted),
+        **_hashed([own, *others]),
+    }
     for found in folder.iterdir():
         if found.is_symlink():  # what a new volume took from the image links to files that go
             found.unlink()
-    for name, text in wanted.items():
-        write_file(folder / name, text)
-    for found in folder.iterdir():
-        if found.name not in wanted:
-            found.unlink()
+    for name, content in wanted.items():
+        (folder / name).parent.mkdir(mode=0o755, exist_ok=True)
+        write_file(folder / name, content)
+    for name, path in _files(folder).items():
+        if name not in wanted:
+            path.unlink()
 
 
 def bundle(own: str, others: Sequence[str]) -> str:
@@ -55,10 +72,15 @@ def trust_sha256(folder: Path) -> str:
     if read_file(folder / BUNDLE) is None:
         return ""
     digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(f"{path.name}\0".encode())
+    for name, path in sorted(_files(folder).items()):
+        digest.update(f"{name}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    found = (path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    return {str(path.relative_to(folder)): path for path in found}
 
 
 def _parts(own: str, others: Sequence[str]) -> list[str]:

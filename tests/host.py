@@ -92,6 +92,27 @@ def pipe(args: Sequence[str], data: bytes, *, timeout_s: float = 60) -> None:
         raise CommandError(Completed(tuple(args), done.returncode, *said))
 
 
+def transform(
+    args: Sequence[str], data: bytes, *, env: Mapping[str, str], timeout_s: float = 60
+) -> bytes:
+    """Run `args` with bytes on its standard input and more variables; returns what it printed.
+
+    Raises: CommandError if it ends with another code than 0.
+    """
+    done = subprocess.run(
+        list(args),
+        input=data,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, **env},
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace")
+        raise CommandError(Completed(tuple(args), done.returncode, "", said))
+    return done.stdout
+
+
 def spawn(
     args: Sequence[str],
     *,

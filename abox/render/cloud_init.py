@@ -188,7 +188,8 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
     environment = agent_environment(spec.proxy_url)
     manager = _manager_config(environment)
     return (
-        GuestFile(path="/etc/environment", content=_lines(environment, "{}={}")),
+        # Quoted, since a shell reads it as well, and options of Java's hold spaces.
+        GuestFile(path="/etc/environment", content=_lines(environment, '{}="{}"')),
         GuestFile(path="/etc/profile.d/abox.sh", content=_lines(environment, "export {}='{}'")),
         GuestFile(path="/etc/systemd/system.conf.d/50-abox.conf", content=manager),
         GuestFile(path="/etc/systemd/user.conf.d/50-abox.conf", content=manager),

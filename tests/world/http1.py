@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import mimetypes
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.world.folder import Response, answer_from_folder
 
 WEBSOCKET_KEY = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 LONGEST_BODY = 1 << 30
@@ -64,7 +65,7 @@ class Answer:
     raw: bytes | None = None
     """These bytes instead of an answer."""
     folder: str | None = None
-    """Files below this folder, found by the request's path, instead of `body`."""
+    """What is below this folder instead of `body`: see `answer_from_folder`."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any] | None) -> Answer:
@@ -84,22 +85,16 @@ class Answer:
             raise ValueError(f"unknown keys of an answer: {sorted(given)}")
         return answer
 
-    def content(self, target: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body for a request target in origin form."""
+    def content(self, request: Request) -> Response:
+        """Status, headers and body for a request whose target is in origin form."""
         if self.folder is not None:
-            return _file(Path(self.folder), target, dict(self.headers))
+            asked = {name.lower(): value for name, value in request.headers}
+            status, fields, body = answer_from_folder(
+                Path(self.folder), request.target, asked, request.body
+            )
+            return status, {**fields, **self.headers}, body
         body = self.body if self.size is None else b"x" * self.size
         return self.status, {"content-type": "text/plain", **self.headers}, body
-
-
-def _file(folder: Path, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-    path = (folder / target.partition("?")[0].lstrip("/")).resolve()
-    if path.is_dir():
-        path = path / "index.html"
-    if not path.is_relative_to(folder.resolve()) or not path.is_file():
-        return 404, {"content-type": "text/plain"}, b"no such file\n"
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return 200, {"content-type": kind, **headers}, path.read_bytes()
 
 
 class _BadRequestError(Exception):
@@ -166,7 +161,7 @@ async def _write_body(writer: asyncio.StreamWriter, body: bytes, drip_s: float) 
 
 
 async def _say(writer: asyncio.StreamWriter, request: Request, answer: Answer) -> None:
-    status, headers, body = answer.content(request.target)
+    status, headers, body = answer.content(request)
     headers = {k.lower(): v for k, v in headers.items()}
     headers.setdefault("content-length", str(len(body)))
     lines = [f"HTTP/1.1 {status} Test", *(f"{k}: {v}" for k, v in headers.items()), "", ""]

@@ -104,11 +104,13 @@ class Http2Origin:
             await self._send(stream_id, bytes(stream.body), drip_s=0, end=False)
             self._connection.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
         else:
-            status, headers, body = self._answer.content(stream.request.target)
+            status, headers, body = self._answer.content(stream.request)
             fields = [(":status", str(status)), *((k.lower(), v) for k, v in headers.items())]
             fields.append(("content-length", str(len(body))))
-            self._connection.send_headers(stream_id, fields)
-            await self._send(stream_id, body, drip_s=self._answer.drip_s, end=True)
+            no_body = stream.request.method == "HEAD"
+            self._connection.send_headers(stream_id, fields, end_stream=no_body)
+            if not no_body:
+                await self._send(stream_id, body, drip_s=self._answer.drip_s, end=True)
         await self._flush()
 
     async def _send(self, stream_id: int, body: bytes, *, drip_s: float, end: bool) -> None:

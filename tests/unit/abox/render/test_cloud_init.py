@@ -92,7 +92,7 @@ def test_nobody_logs_in_with_a_password_or_as_root() -> None:
 @pytest.mark.parametrize(
     ("path", "form"),
     [
-        ("/etc/environment", "{}={}\n"),
+        ("/etc/environment", '{}="{}"\n'),
         ("/etc/profile.d/abox.sh", "export {}='{}'\n"),
         ("/etc/ssh/sshd_config.d/50-abox.conf", '"{}={}"'),
         ("/etc/systemd/system.conf.d/50-abox.conf", '"{}={}"'),
