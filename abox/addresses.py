@@ -23,6 +23,9 @@ SANDBOX_POOL = IPv4Network("10.10.0.0/16")
 EGRESS_POOL = IPv4Network("10.11.0.0/16")
 """Egress subnets: sandbox N has 10.11.N.0/24."""
 
+EGRESS_POOL_V6 = IPv6Network("fdab:5c1e:7d04::/48")
+"""Egress subnets of IPv6 (RFC 4193), where a sandbox has it: N in hex before the last 64 bits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AddressClass:
@@ -117,6 +120,7 @@ NEVER: tuple[tuple[Network, str], ...] = tuple(
         ("192.0.0.192/32", "an instance metadata service"),
         (str(SANDBOX_POOL), "the sandboxes' own networks"),
         (str(EGRESS_POOL), "the sandboxes' egress networks"),
+        (str(EGRESS_POOL_V6), "the sandboxes' egress networks"),
         ("224.0.0.0/4", "multicast"),
         ("255.255.255.255/32", "broadcast"),
         ("::/96", "loopback, unspecified and IPv4-compatible addresses"),

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from ipaddress import IPv6Network
 from typing import Any
 
 from abox.addresses import Address, Network, judged_allowed, parse_any_literal
@@ -150,6 +151,11 @@ class Policy:
         if self.mode is Mode.PASSIVE:
             return None
         return tuple(sorted({port for entry in self.entries for port in entry.ports}))
+
+    @cached_property
+    def ipv6_networks(self) -> tuple[IPv6Network, ...]:
+        """Networks for which the egress bridge has IPv6; none: it has no IPv6 at all."""
+        return tuple(cidr for cidr in self.allow_private_cidrs if isinstance(cidr, IPv6Network))
 
     def entries_for(self, host: str) -> list[Entry]:
         """Entries that cover a normalised name or an address, the most exact first.

@@ -41,6 +41,17 @@ PAUSE_SYSCTLS: Mapping[str, str] = {
 }
 """The namespace's settings: port 53 without a capability, no IPv6, nothing is routed."""
 
+PAUSE_SYSCTLS_IPV6: Mapping[str, str] = {
+    "net.ipv4.ip_unprivileged_port_start": "0",
+    "net.ipv6.conf.all.forwarding": "0",
+    "net.ipv6.conf.default.disable_ipv6": "1",
+    "net.ipv4.ip_forward": "0",
+}
+"""The same with IPv6 on the egress leg, where the engine switches it on by itself.
+
+What is set for all interfaces is set after they are there, so it would take that leg's away.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder:
@@ -130,15 +141,19 @@ ENVOY_FLUSH_MS = 500
 """Milliseconds after which Envoy writes what its logs have gathered."""
 
 
-def pause_container() -> PodContainer:
-    """The owner of the namespace: it does nothing and so has no reason to end."""
+def pause_container(*, ipv6: bool = False) -> PodContainer:
+    """The owner of the namespace: it does nothing and so has no reason to end.
+
+    Args:
+        ipv6: whether the egress leg has IPv6; the other one never has.
+    """
     return PodContainer(
         role="pause",
         command=(TINI, "--", "sleep", "infinity"),
         user="65534:65534",
         memory_mb=16,
         pids_limit=8,
-        sysctls=PAUSE_SYSCTLS,
+        sysctls=PAUSE_SYSCTLS_IPV6 if ipv6 else PAUSE_SYSCTLS,
     )
 
 

@@ -14,7 +14,7 @@ from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
 from abox.pod import AGENT_HOME, AGENT_ID, AGENT_WORKSPACE
 from abox.settings import AgentSettings
 from components.container import HardenedContainer, HardenedContainerArgs
-from components.host import ExpectedMount
+from components.host import ExpectedMount, ExpectedNetwork
 
 TMPFS = {
     "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",  # noqa: S108  # a mount point
@@ -99,7 +99,7 @@ class Agent(ComponentResource):
                     ),
                 ],
                 tmpfs=TMPFS,
-                networks=[(args.network, args.address)],
+                networks=[ExpectedNetwork(network=args.network, address=args.address)],
                 dns=[args.gateway],
                 memory_mb=settings.memory_mb,
                 pids_limit=settings.pids_limit,

@@ -51,8 +51,8 @@ class HardenedContainerArgs:
     """Volumes and host paths."""
     tmpfs: Mapping[str, str] = field(default_factory=dict)
     """Path to mount options."""
-    networks: Sequence[tuple[Input[str], Input[str]]] = ()
-    """Network id and fixed address; empty together with ``joined``."""
+    networks: Sequence[ExpectedNetwork] = ()
+    """Networks with the container's addresses; empty together with ``joined``."""
     joined: Input[str] | None = None
     """Id of the container whose network namespace is shared."""
     dns: Sequence[Input[str]] = ()
@@ -108,8 +108,12 @@ class HardenedContainer(ComponentResource):
             tmpfs=args.tmpfs or None,
             network_mode=args.joined and Output.concat("container:", args.joined),
             networks_advanced=[
-                docker.ContainerNetworksAdvancedArgs(name=network, ipv4_address=address)
-                for network, address in args.networks
+                docker.ContainerNetworksAdvancedArgs(
+                    name=leg.network,
+                    ipv4_address=leg.address,
+                    ipv6_address=leg.address_v6 or None,
+                )
+                for leg in args.networks
             ]
             or None,
             dns=args.dns or None,
@@ -143,10 +147,7 @@ class HardenedContainer(ComponentResource):
             expected=ExpectedContainer(
                 image=args.image,
                 command=args.command,
-                networks=[
-                    ExpectedNetwork(network=network, address=address)
-                    for network, address in args.networks
-                ],
+                networks=args.networks,
                 joined=args.joined or "",
                 env=_env_lines(args.env),
                 mounts=args.mounts,

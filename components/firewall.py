@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
@@ -64,6 +64,8 @@ def _rules(args: FirewallArgs) -> Input[str]:
         "host": lease.host,
         "egress_subnet": lease.egress_subnet,
         "egress_gateway": lease.egress_gateway,
+        "egress_subnet_v6": lease.egress_subnet_v6,
+        "egress_gateway_v6": lease.egress_gateway_v6,
     }
 
     def render(got: Mapping[str, str]) -> str:
@@ -78,6 +80,8 @@ def _rules(args: FirewallArgs) -> Input[str]:
                 host=IPv4Address(got["host"]),
                 egress_subnet=IPv4Network(got["egress_subnet"]),
                 pod_egress=IPv4Address(got["egress_gateway"]),
+                egress_subnet_v6=IPv6Network(got["egress_subnet_v6"]),
+                pod_egress_v6=IPv6Address(got["egress_gateway_v6"]),
                 proxy_port=args.proxy_port,
                 upstream_dns=args.upstream_dns,
                 tcp_ports=args.policy.tcp_ports,

@@ -11,6 +11,7 @@ from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
 from abox.pod import PodContainer, control_container, dns_container, pause_container
 from components.container import HardenedContainer
+from components.host import ExpectedNetwork
 from components.pod import pod_container
 
 VOLUMES = ("policy", "run", "ca", "trust")
@@ -33,6 +34,8 @@ class GatewayArgs:
     """Address of the pod on the host-only bridge."""
     egress_gateway: Input[str]
     """Address of the pod on the egress bridge."""
+    egress_gateway_v6: Input[str] | None
+    """Its IPv6 address there; None: the pod has no IPv6."""
     proxy_port: int
     """TCP port of the forward proxy."""
     after: Sequence[Resource] = ()
@@ -66,8 +69,12 @@ class Gateway(ComponentResource):
             joined: Input[str] | None = None,
         ) -> HardenedContainer:
             legs = (
-                (args.internal_network, args.gateway),
-                (args.egress_network, args.egress_gateway),
+                ExpectedNetwork(network=args.internal_network, address=args.gateway),
+                ExpectedNetwork(
+                    network=args.egress_network,
+                    address=args.egress_gateway,
+                    address_v6=args.egress_gateway_v6 or "",
+                ),
             )
             spec = pod_container(
                 describe,
@@ -81,7 +88,8 @@ class Gateway(ComponentResource):
             )
             return HardenedContainer(f"{name}-{spec.role}", spec, child)
 
-        pause = container(lambda _: pause_container())
+        ipv6 = args.egress_gateway_v6 is not None
+        pause = container(lambda _: pause_container(ipv6=ipv6))
         self.pause_id: Output[str] = pause.container_id
         control = container(
             lambda address: control_container(address, args.proxy_port, args.sandbox),

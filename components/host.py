@@ -23,18 +23,20 @@ class Preflight(CustomResource):
         *,
         images: Input[Sequence[Input[str]]],
         machine: Input[Mapping[str, Any]] | None = None,
+        ipv6: Input[bool] = False,
         opts: ResourceOptions | None = None,
     ) -> None:
-        """Require ``images`` (ids), and what a VM needs, to be on this host.
+        """Require ``images`` (ids), and what a VM and IPv6 need, to be on this host.
 
         Args:
             name: Pulumi name.
             images: ids of container images.
             machine: image (path), digest (SHA-256 of it), memory_mb and folder of disks of a VM;
                 None: no VM is made.
+            ipv6: whether the egress bridge has IPv6.
             opts: resource options.
         """
-        props = {"images": images, "machine": machine or {}}
+        props = {"images": images, "machine": machine or {}, "ipv6": ipv6}
         super().__init__("abox:index:Preflight", name, props, opts)
 
 
@@ -59,6 +61,12 @@ class SubnetLease(CustomResource):
     """The host's own address on the egress bridge (.1)."""
     egress_gateway: Output[str]
     """Address of the pod on the egress bridge (.2)."""
+    egress_subnet_v6: Output[str]
+    """Egress bridge in IPv6, for a sandbox that has it: a /64 with the same N."""
+    egress_host_v6: Output[str]
+    """The host's own address in it (::1)."""
+    egress_gateway_v6: Output[str]
+    """Address of the pod in it (::2)."""
     table: Output[str]
     """Name of the sandbox's nftables table; known in preview."""
     conflicts: Output[list[str]]
@@ -75,7 +83,7 @@ class SubnetLease(CustomResource):
         """Lease ``subnet`` ("auto" or a /24 of the pool in CIDR notation) for ``sandbox``."""
         found = _unset(
             "gateway agent host bridge egress_bridge egress_subnet egress_host egress_gateway "
-            "table conflicts"
+            "egress_subnet_v6 egress_host_v6 egress_gateway_v6 table conflicts"
         )
         props = {"sandbox": sandbox, "subnet": subnet, **found}
         super().__init__("abox:index:SubnetLease", name, props, opts)
@@ -236,6 +244,8 @@ class ExpectedNetwork:
     """Id of the network."""
     address: Input[str]
     """Fixed IPv4 address of the container."""
+    address_v6: Input[str] = ""
+    """Fixed IPv6 address; empty where the network has no IPv6."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,7 +333,7 @@ class NetworkPosture(CustomResource):
     """A live Docker network beside what was asked of it, and who is connected."""
 
     live: Output[dict[str, Any]]
-    """Bridge name and the internal flag, as they are."""
+    """Bridge name, the internal flag and whether there is IPv6, as they are."""
     foreign: Output[list[str]]
     """Containers on the network that don't belong there."""
     findings: Output[list[str]]
@@ -337,6 +347,7 @@ class NetworkPosture(CustomResource):
         network: Input[str],
         bridge: Input[str],
         internal: Input[bool],
+        ipv6: Input[bool],
         roles: Input[Sequence[str]],
         opts: ResourceOptions | None = None,
     ) -> None:
@@ -348,6 +359,7 @@ class NetworkPosture(CustomResource):
             network: id of the Docker network.
             bridge: interface name that it must have.
             internal: whether it must be internal.
+            ipv6: whether it must have IPv6.
             roles: whose recorded containers belong there; ids can't be inputs, since this stands
                 before the containers, so that a stranger makes room for them.
             opts: resource options.
@@ -357,6 +369,7 @@ class NetworkPosture(CustomResource):
             "network": network,
             "bridge": bridge,
             "internal": internal,
+            "ipv6": ipv6,
             "roles": roles,
             **_unset("live foreign findings"),
         }

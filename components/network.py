@@ -30,12 +30,16 @@ class NetworkArgs:
     """The host's own address on the egress bridge, the gateway pod's way out."""
     egress_bridge: Input[str]
     """Interface name of the egress bridge."""
+    egress_v6: tuple[Input[str], Input[str]] | None
+    """A /64 for the egress bridge and the host's address in it; None: it has no IPv6 either."""
     after: Sequence[Resource] = ()
     """What must stand before the bridges, and until they have gone."""
 
 
 class Network(ComponentResource):
     """Host-only bridge without any uplink (layer 3) and the gateway pod's egress bridge.
+
+    The first never has IPv6, the second only where the policy names networks of it.
 
     Docker doesn't masquerade for the egress bridge: the sandbox's own table does, so that it is
     read back, and gone with the table.
@@ -48,8 +52,7 @@ class Network(ComponentResource):
             f"{name}-internal",
             args.sandbox,
             internal=True,
-            subnet=args.subnet,
-            host=args.host,
+            subnets=[(args.subnet, args.host)],
             interface=args.bridge,
             after=args.after,
         )
@@ -58,8 +61,7 @@ class Network(ComponentResource):
             f"{name}-egress",
             args.sandbox,
             internal=False,
-            subnet=args.egress_subnet,
-            host=args.egress_host,
+            subnets=[(args.egress_subnet, args.egress_host), *filter(None, [args.egress_v6])],
             interface=args.egress_bridge,
             after=args.after,
         )
@@ -72,6 +74,7 @@ class Network(ComponentResource):
                 network=bridge.id,
                 bridge=interface,
                 internal=kind == "internal",
+                ipv6=kind == "egress" and args.egress_v6 is not None,
                 roles=roles,
                 opts=ResourceOptions(parent=self),
             )
@@ -90,8 +93,7 @@ def _bridge(
     sandbox: str,
     *,
     internal: bool,
-    subnet: Input[str],
-    host: Input[str],
+    subnets: Sequence[tuple[Input[str], Input[str]]],
     interface: Input[str],
     after: Sequence[Resource],
 ) -> docker.Network:
@@ -99,8 +101,10 @@ def _bridge(
         name,
         driver="bridge",
         internal=internal,
-        ipv6=False,
-        ipam_configs=[docker.NetworkIpamConfigArgs(subnet=subnet, gateway=host)],
+        ipv6=len(subnets) > 1,
+        ipam_configs=[
+            docker.NetworkIpamConfigArgs(subnet=subnet, gateway=host) for subnet, host in subnets
+        ],
         labels=[
             docker.NetworkLabelArgs(label=LABEL_ROLE, value="internal" if internal else "egress"),
             docker.NetworkLabelArgs(label=LABEL_SANDBOX, value=sandbox),

@@ -9,7 +9,7 @@ from pulumi import Input, Output, Resource
 
 from abox.pod import PodContainer
 from components.container import HardenedContainerArgs
-from components.host import ExpectedMount
+from components.host import ExpectedMount, ExpectedNetwork
 
 _ANY_ADDRESS = str(IPv4Address(0))
 """Stands in for the leased address where only what doesn't depend on it is read."""
@@ -23,7 +23,7 @@ def pod_container(
     gateway: Input[str],
     volumes: Mapping[str, Input[str]],
     joined: Input[str] | None = None,
-    networks: Sequence[tuple[Input[str], Input[str]]] = (),
+    networks: Sequence[ExpectedNetwork] = (),
     after: Sequence[Resource] = (),
 ) -> HardenedContainerArgs:
     """Arguments of one of the pod's containers.
@@ -36,7 +36,7 @@ def pod_container(
         gateway: address of the pod on the host-only bridge; unknown in a first preview.
         volumes: the pod's volumes by their names in the description.
         joined: id of the container whose namespace is shared; None for the owner of the namespace.
-        networks: network ids and addresses of the owner.
+        networks: networks of the owner, with its addresses.
         after: what must stand before the container runs.
     """
     shape = describe(_ANY_ADDRESS)

@@ -45,11 +45,12 @@ class Sandbox(ComponentResource):
         child = ResourceOptions(parent=self)
         settings = args.settings
         policy: Policy = settings.policy
+        ipv6 = bool(policy.ipv6_networks)
         image = agent_image(
             f"{name}-agent-image", settings.agent.image, args.images["agent"], child
         )
         preflight = Preflight(
-            f"{name}-preflight", images=[args.images["gateway"], image], opts=child
+            f"{name}-preflight", images=[args.images["gateway"], image], ipv6=ipv6, opts=child
         )
         lease = SubnetLease(
             f"{name}-subnet",
@@ -78,6 +79,7 @@ class Sandbox(ComponentResource):
                 egress_subnet=lease.egress_subnet,
                 egress_host=lease.egress_host,
                 egress_bridge=lease.egress_bridge,
+                egress_v6=(lease.egress_subnet_v6, lease.egress_host_v6) if ipv6 else None,
                 after=[firewall],
             ),
             child,
@@ -91,6 +93,7 @@ class Sandbox(ComponentResource):
                 egress_network=network.egress_id,
                 gateway=lease.gateway,
                 egress_gateway=lease.egress_gateway,
+                egress_gateway_v6=lease.egress_gateway_v6 if ipv6 else None,
                 proxy_port=settings.proxy_port,
                 after=network.postures,
             ),

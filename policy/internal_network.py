@@ -22,8 +22,8 @@ def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         report(f"internal is {args.props.get('internal')!r}: write true", args.urn)
     if args.props.get("driver") not in (None, "bridge"):
         report(f"driver is {args.props['driver']!r}: write 'bridge'", args.urn)
-    if args.props.get("ipv6") not in (None, False):
-        report("ipv6 is on: leave it out, the filters are for IPv4", args.urn)
+    if args.props.get("ipv6") not in (None, False) and role_of(args.props) != ROLE_EGRESS:
+        report("ipv6 is on: only an egress network may have it", args.urn)
 
 
 internal_networks_only = ResourceValidationPolicy(

@@ -90,9 +90,15 @@ class ContainerPosture:
         for network, address in live.items():
             if wanted.get(network) != address:
                 engine.disconnect_container_from_network(self.container, network, force=True)
-        for network, address in wanted.items():
-            if live.get(network) != address:
-                engine.connect_container_to_network(self.container, network, ipv4_address=address)
+        for network, addresses in wanted.items():
+            if live.get(network) != addresses:
+                address, _, address_v6 = addresses.partition(" ")
+                engine.connect_container_to_network(
+                    self.container,
+                    network,
+                    ipv4_address=address,
+                    ipv6_address=address_v6 or None,
+                )
 
     def _repair_limits(self, engine: Engine, facts: Facts) -> None:  # noqa: ARG002
         memory = self.expected.memory_mb * 1024 * 1024

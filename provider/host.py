@@ -27,6 +27,7 @@ import requests
 from docker.utils import kwargs_from_env
 
 from abox import host_state
+from abox.addresses import Network
 from abox.errors import HostError
 from abox.naming import LABEL_SANDBOX
 from provider.engine import Engine
@@ -119,7 +120,7 @@ def is_confined(machine: str) -> bool:
 class Taken:
     """Addresses that are in use on the host."""
 
-    network: ipaddress.IPv4Network
+    network: Network
     by: str
     """Who uses them, in words."""
     interface: str = ""
@@ -130,16 +131,24 @@ class Taken:
     """Sandbox that a Docker network is labelled with."""
 
 
+def has_ipv6() -> bool:
+    """Whether the kernel has IPv6."""
+    return Path("/proc/net/if_inet6").exists()
+
+
+_LIST_ROUTES, _OF_MAIN = ("ip", "-json"), ("route", "show", "table", "main")
+
+
 def routes() -> list[Taken]:
-    """IPv4 routes of the main table, without the default route."""
-    listed = json.loads(run("ip", "-json", "-4", "route", "show", "table", "main") or "[]")
+    """Routes of the main table, without the default ones."""
     return [
         Taken(
-            ipaddress.IPv4Network(route["dst"], strict=False),
+            ipaddress.ip_network(route["dst"], strict=False),
             f"the route {route['dst']} by {route.get('dev', 'no interface')}",
             interface=route.get("dev", ""),
         )
-        for route in listed
+        for family in ("-4", "-6")
+        for route in json.loads(run(*_LIST_ROUTES, family, *_OF_MAIN) or "[]")
         if route["dst"] != "default"
     ]
 
@@ -216,12 +225,12 @@ def docker_errors(action: str) -> Iterator[None]:
 
 
 def docker_networks() -> list[Taken]:
-    """IPv4 subnets of all Docker networks."""
+    """Subnets of all Docker networks."""
     with docker_errors("list Docker networks"):
         listed = engine().networks()
     return [
         Taken(
-            ipaddress.IPv4Network(block["Subnet"]),
+            ipaddress.ip_network(block["Subnet"]),
             f"the Docker network {network['Name']!r}",
             interface=bridge_of(network),
             docker_id=network["Id"],
@@ -229,7 +238,7 @@ def docker_networks() -> list[Taken]:
         )
         for network in listed
         for block in (network.get("IPAM") or {}).get("Config") or []
-        if ":" not in block.get("Subnet", ":")
+        if block.get("Subnet")
     ]
 
 

@@ -20,6 +20,7 @@ class Facts:
     """What the host says about a network."""
 
     internal: bool
+    ipv6: bool
     bridge: str
     """Interface name of its bridge."""
     up: bool
@@ -46,6 +47,7 @@ class NetworkPosture:
         members = found.get("Containers") or {}
         return Facts(
             internal=bool(found.get("Internal")),
+            ipv6=bool(found.get("EnableIPv6")),
             bridge=bridge,
             up=self.is_up(bridge),
             members={each: value.get("Name", "") for each, value in members.items()},
@@ -62,11 +64,13 @@ class NetworkPosture:
                     continue  # it left by itself
 
 
-def findings(facts: Facts, *, bridge: str, internal: bool) -> list[str]:
+def findings(facts: Facts, *, bridge: str, internal: bool, ipv6: bool) -> list[str]:
     """Differences other than foreign members, in words."""
     found = []
     if facts.internal != internal:
         found.append(f"it is {'' if facts.internal else 'not '}internal")
+    if facts.ipv6 != ipv6:
+        found.append(f"it has {'' if facts.ipv6 else 'no '}IPv6")
     if facts.bridge != bridge:
         found.append(f"its bridge is {facts.bridge} instead of {bridge}")
     elif not facts.up:
@@ -83,6 +87,7 @@ class NetworkPostureResource(Resource):
         Field(name="network", kind=str),
         Field(name="bridge", kind=str),
         Field(name="internal", kind=bool),
+        Field(name="ipv6", kind=bool, default=False),
         Field(name="roles", kind=list),
     )
     drift_fields: ClassVar = ("foreign", "findings")
@@ -105,7 +110,7 @@ class NetworkPostureResource(Resource):
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """Nothing foreign and no difference will be left."""
-        live = {"bridge": inputs["bridge"], "internal": inputs["internal"]}
+        live = {name: inputs[name] for name in ("bridge", "internal", "ipv6")}
         return {"live": live, "foreign": [], "findings": []}
 
     def create(self, inputs: Data) -> tuple[str, Data]:
@@ -174,9 +179,18 @@ class NetworkPostureResource(Resource):
     def _outputs(self, facts: Facts, inputs: Data) -> Data:
         allowed = self._allowed(inputs)
         foreign = {each: name for each, name in facts.members.items() if each not in allowed}
-        live: dict[str, Any] = {"bridge": facts.bridge, "internal": facts.internal}
+        live: dict[str, Any] = {
+            "bridge": facts.bridge,
+            "internal": facts.internal,
+            "ipv6": facts.ipv6,
+        }
         return {
             "live": live,
             "foreign": sorted(f"{name} ({each[:12]})" for each, name in foreign.items()),
-            "findings": findings(facts, bridge=inputs["bridge"], internal=inputs["internal"]),
+            "findings": findings(
+                facts,
+                bridge=inputs["bridge"],
+                internal=inputs["internal"],
+                ipv6=inputs.get("ipv6", False),
+            ),
         }

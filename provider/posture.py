@@ -53,7 +53,7 @@ class Expected:
     image: str
     command: tuple[str, ...] | None = None
     networks: Mapping[str, str] = field(default_factory=dict)
-    """Network id to address."""
+    """Network id to addresses, IPv4 before IPv6, a space between them."""
     joined: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     """Name to digest of the value: an environment may hold secrets, records and outputs may not."""
@@ -111,7 +111,11 @@ def _frozen(value: Any) -> Any:
 def _networks(value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return dict(value)
-    return {each["network"]: each["address"] for each in value}
+    return {each["network"]: _both(each["address"], each.get("address_v6")) for each in value}
+
+
+def _both(address: str, address_v6: str | None) -> str:
+    return f"{address} {address_v6}" if address_v6 else address
 
 
 def env_digests(env: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
@@ -175,14 +179,20 @@ def _state(expected: Expected, facts: Facts) -> Iterator[Finding]:
 
 
 def _addresses(container: Mapping[str, Any]) -> dict[str, str]:
-    """Network id to the address that the container was given."""
+    """Network id to the addresses that the container was given."""
     networks = container["NetworkSettings"].get("Networks") or {}
     return {
-        each["NetworkID"]: (each.get("IPAMConfig") or {}).get("IPv4Address")
-        or each.get("IPAddress", "")
+        each["NetworkID"]: _both(
+            _given(each, "IPv4Address", "IPAddress"),
+            _given(each, "IPv6Address", "GlobalIPv6Address"),
+        )
         for each in networks.values()
         if each.get("NetworkID")
     }
+
+
+def _given(endpoint: Mapping[str, Any], asked: str, had: str) -> str:
+    return (endpoint.get("IPAMConfig") or {}).get(asked) or endpoint.get(had) or ""
 
 
 def _network(expected: Expected, facts: Facts) -> Iterator[Finding]:

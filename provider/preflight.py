@@ -49,7 +49,7 @@ class Hypervisor:
 
 @dataclass(frozen=True)
 class Preflight:
-    """Looks at privileges, engine, images and free space; changes nothing."""
+    """Looks at privileges, engine, images, free space and the kernel; changes nothing."""
 
     engine: Callable[[], Images]
     effective_uid: Callable[[], int]
@@ -57,14 +57,23 @@ class Preflight:
     """Free megabytes of the file system that a path, or the nearest existing parent, is on."""
     state_dir: Callable[[], str]
     hypervisor: Hypervisor
+    has_ipv6: Callable[[], bool]
+    """Whether the kernel has IPv6."""
 
-    def errors(self, images: list[str], machine: Data) -> Iterator[AboxError]:
+    def errors(self, images: list[str], machine: Data, *, ipv6: bool) -> Iterator[AboxError]:
         """Everything that stands in the way, all at once.
 
         Args:
             images: ids of images that must be there already.
             machine: what a VM needs; empty: no VM is made.
+            ipv6: whether the sandbox needs IPv6 on its egress bridge.
         """
+        if ipv6 and not self.has_ipv6():
+            yield HostError(
+                what="this kernel has no IPv6, which allow_private_cidrs asks for",
+                why="the networks of IPv6 in it can only be reached by IPv6",
+                remedy="remove them, or boot without ipv6.disable=1",
+            )
         if self.effective_uid() != 0:
             yield HostError(
                 what="abox has no privileges on this host",
@@ -166,6 +175,7 @@ class PreflightResource(Resource):
     fields = (
         Field(name="images", kind=list),
         Field(name="machine", kind=dict, default={}),
+        Field(name="ipv6", kind=bool, default=False),
     )
 
     def __init__(self, preflight: Preflight) -> None:
@@ -175,8 +185,12 @@ class PreflightResource(Resource):
         """What stands in the way of a sandbox on this host."""
         if is_unknown(inputs["machine"]):
             return
-        for error in self._preflight.errors(list(inputs["images"]), inputs["machine"]):
+        for error in self._errors(inputs):
             yield Failure("images" if "image" in error.what else "", str(error))
+
+    def _errors(self, inputs: Data) -> Iterator[AboxError]:
+        images, ipv6 = list(inputs["images"]), inputs.get("ipv6", False)
+        return self._preflight.errors(images, inputs["machine"], ipv6=ipv6)
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """Nothing is made."""
@@ -185,7 +199,7 @@ class PreflightResource(Resource):
     def create(self, inputs: Data) -> tuple[str, Data]:
         """Look once more, since time has passed since the check; nothing is made."""
         found = ErrorCollector()
-        found.errors.extend(self._preflight.errors(list(inputs["images"]), inputs["machine"]))
+        found.errors.extend(self._errors(inputs))
         found.raise_all()
         return "preflight", {}
 

@@ -56,6 +56,7 @@ def resources() -> Mapping[str, Resource]:
                     file_digest=digests.on_this_host,
                     is_readable=host.is_readable,
                 ),
+                host.has_ipv6,
             )
         ),
         SshAccessResource(host.state_dir, host.write_private),

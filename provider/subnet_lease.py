@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from abox.addresses import EGRESS_POOL_V6, Network
 from abox.errors import AboxError, HostError, SettingsError
 from abox.naming import bridge_name, check_name, egress_bridge_name, table_name
 from provider import host
@@ -47,12 +48,20 @@ class Lease:
         return _slice(EGRESS_POOL, self.number)
 
     @property
+    def egress_subnet_v6(self) -> ipaddress.IPv6Network:
+        """Addresses of the egress bridge in IPv6, where it has that."""
+        start = int(EGRESS_POOL_V6.network_address) + (self.number << 64)
+        return ipaddress.IPv6Network((start, 64))
+
+    @property
     def interfaces(self) -> tuple[str, str]:
         """Names of the two bridges."""
         return bridge_name(self.sandbox), egress_bridge_name(self.sandbox)
 
-    def overlaps(self, network: ipaddress.IPv4Network) -> bool:
+    def overlaps(self, network: Network) -> bool:
         """Whether ``network`` shares an address with either bridge."""
+        if isinstance(network, ipaddress.IPv6Network):
+            return network.overlaps(self.egress_subnet_v6)
         return network.overlaps(self.subnet) or network.overlaps(self.egress_subnet)
 
     def to_document(self) -> dict[str, Any]:
@@ -170,8 +179,11 @@ class Leases:
             yield old.number
         bridge = bridge_name(sandbox)
         for taken in in_use:
-            if taken.interface == bridge and taken.network.subnet_of(POOL):
-                yield (int(taken.network.network_address) >> 8) & 0xFF
+            network = taken.network
+            if taken.interface != bridge or not isinstance(network, ipaddress.IPv4Network):
+                continue
+            if network.subnet_of(POOL):
+                yield (int(network.network_address) >> 8) & 0xFF
         yield from range(256)
 
     def _strangers(self, lease: Lease, in_use: list[Taken] | None = None) -> list[Taken]:
@@ -351,5 +363,8 @@ def _outputs(lease: Lease, conflicts: list[str]) -> Data:
         "egress_subnet": str(lease.egress_subnet),
         "egress_host": str(lease.egress_subnet[_HOST]),
         "egress_gateway": str(lease.egress_subnet[_GATEWAY]),
+        "egress_subnet_v6": str(lease.egress_subnet_v6),
+        "egress_host_v6": str(lease.egress_subnet_v6[_HOST]),
+        "egress_gateway_v6": str(lease.egress_subnet_v6[_GATEWAY]),
         "conflicts": conflicts,
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
 
 from abox.addresses import Network, refused_networks_v4
 from abox.naming import INTERFACE_NAME_MAX
@@ -46,6 +46,9 @@ class TableSpec:
     """Addresses of the egress bridge."""
     pod_egress: IPv4Address
     """The pod on the egress bridge."""
+    egress_subnet_v6: IPv6Network
+    """Addresses of the egress bridge in IPv6, which it has if the policy names such networks."""
+    pod_egress_v6: IPv6Address
     proxy_port: int
     """TCP port of the forward proxy, 1 to 65535."""
     upstream_dns: tuple[IPv4Address, ...]
@@ -67,14 +70,24 @@ class TableSpec:
             _check_type(address, IPv4Address)
         for network in (self.subnet, self.egress_subnet):
             _check_type(network, IPv4Network)
+        _check_type(self.egress_subnet_v6, IPv6Network)
+        _check_type(self.pod_egress_v6, IPv6Address)
         for cidr in self.allow_private_cidrs:
             _check_type(cidr, (IPv4Network, IPv6Network))
         if len(set(members)) < len(members) or any(m not in self.subnet for m in members):
             raise ValueError(f"gateway, agent and host: three addresses of {self.subnet}")
         if self.pod_egress not in self.egress_subnet:
             raise ValueError(f"{self.pod_egress}: not in {self.egress_subnet}")
+        if self.pod_egress_v6 not in self.egress_subnet_v6:
+            raise ValueError(f"{self.pod_egress_v6}: not in {self.egress_subnet_v6}")
         if self.subnet.overlaps(self.egress_subnet):
             raise ValueError(f"{self.subnet} overlaps {self.egress_subnet}")
+
+    @property
+    def ipv6_networks(self) -> list[IPv6Network]:
+        """Networks of IPv6 that the pod may reach; none: every packet of IPv6 is dropped."""
+        named = [cidr for cidr in self.allow_private_cidrs if isinstance(cidr, IPv6Network)]
+        return list(collapse_addresses(named))
 
 
 def render_table(spec: TableSpec) -> str:
@@ -86,9 +99,11 @@ def render_table(spec: TableSpec) -> str:
     """
     parts = (
         _special_purpose_set(spec),
+        *_named_ipv6_set(spec),
         _forward_chain(spec),
         _from_bridge_chain(spec),
         _from_egress_chain(spec),
+        *_from_egress_v6_chain(spec),
         _input_chain(spec),
         _to_host_chain(spec),
         _refuse_chain(),
@@ -106,9 +121,19 @@ def _special_purpose_set(spec: TableSpec) -> str:
     return _block("set special_purpose", lines)
 
 
+def _named_ipv6_set(spec: TableSpec) -> list[str]:
+    if not spec.ipv6_networks:
+        return []
+    elements = ",\n".join(f"\t\t\t{network}" for network in spec.ipv6_networks)
+    lines = ("type ipv6_addr", "flags constant, interval", f"elements = {{\n{elements}\n\t\t}}")
+    return [_block("set named_ipv6", lines)]
+
+
 def _forward_chain(spec: TableSpec) -> str:
     bridge, egress_bridge = f'"{spec.bridge}"', f'"{spec.egress_bridge}"'
     answer = f"oifname {egress_bridge} ip daddr {spec.pod_egress} ct state established,related"
+    answer_v6 = answer.replace(f"ip daddr {spec.pod_egress}", f"ip6 daddr {spec.pod_egress_v6}")
+    answers_v6 = [_rule(answer_v6, "accept", "answers to the pod")] if spec.ipv6_networks else []
     return _block(
         "chain forward",
         (
@@ -117,6 +142,7 @@ def _forward_chain(spec: TableSpec) -> str:
             f"iifname {egress_bridge} goto from_egress",
             _rule(f"oifname {bridge}", "drop", "nobody else talks to the sandbox"),
             _rule(answer, "accept", "answers to the pod"),
+            *answers_v6,
             _rule(f"oifname {egress_bridge}", "drop", "nobody starts towards the pod"),
         ),
     )
@@ -143,8 +169,9 @@ def _from_bridge_chain(spec: TableSpec) -> str:
 
 def _from_egress_chain(spec: TableSpec) -> str:
     inside = f'oifname {{ "{spec.bridge}", "{spec.egress_bridge}" }}'
+    ipv6 = ("goto from_egress_v6", "IPv6") if spec.ipv6_networks else ("drop", "no IPv6")
     rules = [
-        _rule("meta nfproto != ipv4", "drop", "no IPv6"),
+        _rule("meta nfproto != ipv4", *ipv6),
         "ct state invalid drop",
         _rule(inside, "drop", "no way back in"),
         _rule(f"ip saddr != {spec.pod_egress}", "drop", "only the pod's own address"),
@@ -155,11 +182,31 @@ def _from_egress_chain(spec: TableSpec) -> str:
         )
         rules.append(_rule(asked, "accept", "resolvers"))
     rules.append(_rule("ip daddr @special_purpose", "goto refuse", "public or named networks only"))
-    if spec.tcp_ports is None:
-        rules.append(_rule("meta l4proto tcp", "accept", "passive mode: every port"))
-    elif spec.tcp_ports:
-        rules.append(_rule(f"tcp dport {_set(spec.tcp_ports)}", "accept", "ports of the allowlist"))
+    rules += _allowed_ports(spec)
     return _block("chain from_egress", (*rules, "goto refuse"))
+
+
+def _from_egress_v6_chain(spec: TableSpec) -> list[str]:
+    """IPv6 is for the networks that the stack names, and for nothing else, public or not."""
+    if not spec.ipv6_networks:
+        return []
+    inside = f'oifname {{ "{spec.bridge}", "{spec.egress_bridge}" }}'
+    rules = [
+        "ct state invalid drop",
+        _rule(inside, "drop", "no way back in"),
+        _rule(f"ip6 saddr != {spec.pod_egress_v6}", "drop", "only the pod's own address"),
+        _rule("ip6 daddr != @named_ipv6", "goto refuse", "named networks only"),
+    ]
+    rules += _allowed_ports(spec)
+    return [_block("chain from_egress_v6", (*rules, "goto refuse"))]
+
+
+def _allowed_ports(spec: TableSpec) -> list[str]:
+    if spec.tcp_ports is None:
+        return [_rule("meta l4proto tcp", "accept", "passive mode: every port")]
+    if spec.tcp_ports:
+        return [_rule(f"tcp dport {_set(spec.tcp_ports)}", "accept", "ports of the allowlist")]
+    return []
 
 
 def _input_chain(spec: TableSpec) -> str:
@@ -177,6 +224,7 @@ def _to_host_chain(spec: TableSpec) -> str:
     return _block(
         "chain to_host",
         (
+            *_neighbour_rules(spec),
             _rule("meta nfproto != ipv4", "drop", "no IPv6, neighbour discovery included"),
             "ct state invalid drop",
             _rule("ct state established,related", "accept", "answers to the host"),
@@ -184,6 +232,17 @@ def _to_host_chain(spec: TableSpec) -> str:
             "goto refuse",
         ),
     )
+
+
+def _neighbour_rules(spec: TableSpec) -> list[str]:
+    """What the pod needs to find the host on a link of IPv6, from its own address alone."""
+    if not spec.ipv6_networks:
+        return []
+    match = (
+        f'iifname "{spec.egress_bridge}" ip6 saddr {spec.pod_egress_v6} ip6 hoplimit 255 '
+        "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
+    )
+    return [_rule(match, "accept", "the pod finds its way out")]
 
 
 def _refuse_chain() -> str:
@@ -195,11 +254,14 @@ def _refuse_chain() -> str:
 
 
 def _postrouting_chain(spec: TableSpec) -> str:
+    out = f'oifname != "{spec.egress_bridge}" masquerade'
+    masquerade_v6 = [f"ip6 saddr {spec.egress_subnet_v6} {out}"] if spec.ipv6_networks else []
     return _block(
         "chain postrouting",
         (
             "type nat hook postrouting priority srcnat; policy accept;",
-            f'ip saddr {spec.egress_subnet} oifname != "{spec.egress_bridge}" masquerade',
+            f"ip saddr {spec.egress_subnet} {out}",
+            *masquerade_v6,
         ),
     )
 

@@ -20,6 +20,10 @@ from tests.world import World
 
 POLICY_STACK = "abxt-policy"
 
+FIRST = {"allow": ["allowed.test"], "allow_private_cidrs": ["2001:db8::/32"]}
+"""What sandboxes come up with: the egress leg has IPv6, whether the policy of a case needs it or
+not, since a case's policy goes live in place."""
+
 
 class Runner:
     """Everything that cases run on; a context manager that leaves nothing behind."""
@@ -81,7 +85,7 @@ class Runner:
         if letter in self._failures:
             raise RuntimeError(self._failures[letter])
         sandbox = self.make(letter)
-        done = sandbox.up({"allow": ["allowed.test"]}, check=False)
+        done = sandbox.up(FIRST, check=False)
         if done.code != 0:
             told = done.stdout + done.stderr
             cause = told.partition("Diagnostics:")[2] or told
@@ -133,6 +137,6 @@ class Runner:
             return
         self._live.unclean()
         try:
-            self._main.up({"allow": ["allowed.test"]}, check=False)
+            self._main.up(FIRST, check=False)
         except (host.CommandError, host.TimeLimitError, RuntimeError, OSError, KeyError) as error:
             sys.stderr.write(f"the sandbox can't be repaired: {error}\n")

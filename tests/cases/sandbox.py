@@ -11,7 +11,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +353,8 @@ class Sandbox:
                 host=self.subnet[1],
                 egress_subnet=IPv4Network(lease["egress_subnet"]),
                 pod_egress=IPv4Address(lease["egress_gateway"]),
+                egress_subnet_v6=IPv6Network(lease["egress_subnet_v6"]),
+                pod_egress_v6=IPv6Address(lease["egress_gateway_v6"]),
                 proxy_port=self.proxy_port,
                 upstream_dns=parsed.upstream_dns,
                 tcp_ports=policy.tcp_ports,

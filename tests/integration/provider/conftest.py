@@ -22,6 +22,8 @@ from tests.host import ROOT
 SLEEP = ["/usr/bin/tini", "--", "sleep", "infinity"]
 PIDS_LIMIT = 64
 MEMORY_MB = 64
+POOL_V6 = "fd21:3000:0"
+"""Networks of IPv6 of these tests, out of the range of leases."""
 
 
 @dataclass
@@ -39,15 +41,23 @@ class Bench:
         lock = json.loads((ROOT / ".abox" / "images.lock.json").read_text())
         return str(lock["base"]["id"])
 
-    def network(self, number: int, *, labels: dict[str, str] | None = None, **options) -> str:
-        """An internal /24 out of the range of leases."""
+    def network(
+        self, number: int, *, labels: dict[str, str] | None = None, ipv6: bool = False, **options
+    ) -> str:
+        """An internal /24 out of the range of leases, and a /64 beside it if wanted."""
         name = f"{self.prefix}-{len(self.networks)}"
         block = (f"10.213.{number}.0/24", f"10.213.{number}.1")
         made = self.engine.create_network(
             name,
             driver="bridge",
             internal=options.pop("internal", True),
-            ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=block[0], gateway=block[1])]),
+            ipam=IPAMConfig(
+                pool_configs=[
+                    IPAMPool(subnet=block[0], gateway=block[1]),
+                    *([IPAMPool(subnet=f"{POOL_V6}:{number:x}::/64")] if ipv6 else []),
+                ]
+            ),
+            enable_ipv6=ipv6,
             labels=labels,
             **options,
         )

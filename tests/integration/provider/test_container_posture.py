@@ -10,6 +10,7 @@ from provider.container_posture import ContainerGenerationResource, ContainerPos
 from provider.engine import Engine
 from provider.host import engine, network_namespace
 from provider.records import Record, Records
+from tests.integration.provider.conftest import POOL_V6
 
 pytestmark = pytest.mark.integration
 
@@ -84,6 +85,21 @@ def test_outside_change_is_seen_and_repaired_live(bench, tamper, words):
     posture.apply()
     assert bench.texts(posture) == []
     assert bench.engine.find_container(container)["State"]["Running"]
+
+
+@pytest.mark.parametrize("tamper", [cut_off, moved, other_address])
+def test_a_leg_gets_its_addresses_of_both_families_back(bench, tamper):
+    own, other = bench.network(7, ipv6=True), bench.network(8)
+    container = bench.container(networks={own: ADDRESS})
+    wanted = {"network": own, "address": ADDRESS, "address_v6": f"{POOL_V6}:7::2"}
+    posture = bench.posture(container, bench.expected(networks=[wanted]))
+    posture.apply()
+    tamper(bench.engine, container, own, other)
+    assert bench.texts(posture)
+    posture.apply()
+    assert bench.texts(posture) == []
+    networks = bench.engine.find_container(container)["NetworkSettings"]["Networks"]
+    assert [one["GlobalIPv6Address"] for one in networks.values()] == [f"{POOL_V6}:7::2"]
 
 
 def test_repair_does_not_restart_a_running_container(bench):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 from abox.render.nftables import TableSpec, render_table
@@ -29,10 +29,12 @@ SPEC = TableSpec(
     host=IPv4Address("10.10.1.1"),
     egress_subnet=IPv4Network("10.11.1.0/24"),
     pod_egress=IPv4Address("10.11.1.2"),
+    egress_subnet_v6=IPv6Network("fdab:5c1e:7d04:1::/64"),
+    pod_egress_v6=IPv6Address("fdab:5c1e:7d04:1::2"),
     proxy_port=8080,
     upstream_dns=(IPv4Address("198.51.100.53"),),
     tcp_ports=(80, 443),
-    allow_private_cidrs=(IPv4Network("198.51.100.0/24"),),
+    allow_private_cidrs=(IPv4Network("198.51.100.0/24"), IPv6Network("fd66::/32")),
 )
 """The sandbox under test."""
 
@@ -47,10 +49,13 @@ OTHER = replace(
     host=IPv4Address("10.10.2.1"),
     egress_subnet=IPv4Network("10.11.2.0/24"),
     pod_egress=IPv4Address("10.11.2.2"),
+    egress_subnet_v6=IPv6Network("fdab:5c1e:7d04:2::/64"),
+    pod_egress_v6=IPv6Address("fdab:5c1e:7d04:2::2"),
 )
 """A second sandbox on the same host."""
 
 HOST_UPLINK = "198.51.100.250"
+HOST_UPLINK_V6, WORLD_V6 = "2001:db8:ffff::250", "2001:db8:ffff::251"
 WORLD_ADDRESSES = (
     "198.51.100.10/32",
     "198.51.100.53/32",
@@ -58,6 +63,10 @@ WORLD_ADDRESSES = (
     "11.0.0.10/32",
     "10.99.0.5/32",
     "169.254.169.254/32",
+    "fd66:0:1::5/128",
+    "fd66:0:ffff:ffff:ffff:ffff:ffff:ffff/128",
+    "fd66:1::/128",
+    "2600::5/128",
 )
 PORTS = (22, 53, 80, 443, 2222, 8080, 9901)
 """Open everywhere, TCP and UDP, so that only a filter can refuse."""
@@ -142,22 +151,31 @@ def laboratory() -> Iterator[Lab]:
 
 
 def _wire(lab: Lab) -> None:
-    for name in ("net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1",
+    for name in ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+                 "net.bridge.bridge-nf-call-iptables=1",
                  "net.bridge.bridge-nf-call-ip6tables=1"):  # fmt: skip
         lab.inside("host", "sysctl", "-qw", name)
     _cable(lab, "uplink", "world", "leg")
     _address(lab, "host", "uplink", f"{HOST_UPLINK}/24")
     _address(lab, "world", "leg", "198.51.100.251/24")
+    _address(lab, "host", "uplink", f"{HOST_UPLINK_V6}/64")
+    _address(lab, "world", "leg", f"{WORLD_V6}/64")
     for address in WORLD_ADDRESSES:
         _address(lab, "world", "lo", address)
     lab.inside("host", "ip", "route", "add", "default", "via", "198.51.100.251")
     lab.inside("world", "ip", "route", "add", "default", "via", HOST_UPLINK)
+    lab.inside("host", "ip", "-6", "route", "add", "default", "via", WORLD_V6)
+    lab.inside("world", "ip", "-6", "route", "add", "default", "via", HOST_UPLINK_V6)
     for spec, agent, pod in ((SPEC, "agent", "pod"), (OTHER, "other-agent", "other-pod")):
         _bridge(lab, spec.bridge, f"{spec.host}/24")
         _bridge(lab, spec.egress_bridge, f"{next(spec.egress_subnet.hosts())}/24")
         _member(lab, spec.bridge, agent, "eth0", f"{spec.agent}/24")
         _member(lab, spec.bridge, pod, "eth0", f"{spec.gateway}/24")
         _member(lab, spec.egress_bridge, pod, "eth1", f"{spec.pod_egress}/24")
+        gateway_v6 = str(next(spec.egress_subnet_v6.hosts()))
+        _address(lab, "host", spec.egress_bridge, f"{gateway_v6}/64")
+        _address(lab, pod, "eth1", f"{spec.pod_egress_v6}/64")
+        lab.inside(pod, "ip", "-6", "route", "add", "default", "via", gateway_v6)
         lab.inside(agent, "ip", "route", "add", "default", "via", str(spec.host))
         gateway = str(next(spec.egress_subnet.hosts()))
         lab.inside(pod, "ip", "route", "add", "default", "via", gateway)
@@ -183,7 +201,8 @@ def _cable(lab: Lab, at_host: str, role: str, device: str) -> None:
 
 
 def _address(lab: Lab, role: str, device: str, address: str) -> None:
-    lab.inside(role, "ip", "addr", "add", address, "dev", device)
+    at_once = ["nodad"] if ":" in address else []
+    lab.inside(role, "ip", "addr", "add", address, "dev", device, *at_once)
     lab.inside(role, "ip", "link", "set", device, "up")
 
 

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from abox.addresses import judged_allowed
 from abox.render.nftables import render_table
 from tests.host import run
-from tests.integration.render.firewall_lab import HOST_UPLINK, OTHER, SPEC, Lab, laboratory
+from tests.integration.render.firewall_lab import (
+    HOST_UPLINK,
+    HOST_UPLINK_V6,
+    OTHER,
+    SPEC,
+    WORLD_V6,
+    Lab,
+    laboratory,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -171,6 +179,54 @@ def test_ipv6_is_dropped_link_local_too(
         ended = lab.probe("agent", "tcp", to, 8080, iface="eth0")
         assert (ended == "connected") is reached
         assert at is None or (lab.seen(at) > before) is reached
+
+
+NAMED_V6 = ["fd66:0:1::5", "fd66:0:ffff:ffff:ffff:ffff:ffff:ffff"]
+POD_V6 = str(SPEC.pod_egress_v6)
+HOST_V6 = str(next(SPEC.egress_subnet_v6.hosts()))
+REFUSED_V6 = [
+    ("pod", "tcp", "fd66:1::", 80, "world", ("reset",)),
+    ("pod", "tcp", "2600::5", 80, "world", ("reset",)),
+    ("pod", "tcp", WORLD_V6, 80, "world", ("reset",)),
+    ("pod", "tcp", NAMED_V6[0], 22, "world", ("reset",)),
+    ("pod", "udp", NAMED_V6[0], 443, "world", ("silent",)),
+    ("pod", "udp", NAMED_V6[0], 53, "world", ("silent",)),
+    ("pod", "tcp", HOST_V6, 22, None, ("silent",)),
+    ("pod", "tcp", HOST_UPLINK_V6, 22, None, ("silent",)),
+    ("pod", "tcp", str(OTHER.pod_egress_v6), 80, "other-pod", ("silent",)),
+    ("world", "tcp", POD_V6, 8080, "pod", ("silent",)),
+]
+"""With networks of IPv6 named: everything else of it stays shut."""
+
+
+@pytest.mark.parametrize("to", NAMED_V6)
+@pytest.mark.parametrize("port", [80, 443])
+def test_a_named_network_of_ipv6_is_reached_to_its_end(closed_lab: Lab, to: str, port: int) -> None:
+    assert closed_lab.probe("pod", "tcp", to, port) == "connected"
+
+
+@pytest.mark.parametrize(("role", "proto", "to", "port", "at", "ends"), REFUSED_V6, ids=str)
+def test_of_ipv6_nothing_but_the_named_networks_is_reached(
+    closed_lab: Lab, role: str, proto: str, to: str, port: int, at: str | None,
+    ends: tuple[str, ...],
+) -> None:  # fmt: skip
+    before = closed_lab.seen(at) if at else 0
+    assert closed_lab.probe(role, proto, to, port) in ends
+    assert (closed_lab.seen(at) if at else 0) == before
+
+
+@pytest.mark.parametrize(
+    ("role", "proto", "to", "port", "at", "ends"),
+    [row for row in REFUSED_V6 if row[0] == "pod" and row[1] != "icmp"],
+    ids=str,
+)
+def test_without_the_table_the_same_attempts_of_ipv6_arrive(
+    open_lab: Lab, role: str, proto: str, to: str, port: int, at: str | None, ends: tuple[str, ...]
+) -> None:
+    """The control, as for IPv4; without the table nothing is masqueraded, so answers get lost."""
+    before = open_lab.seen(at) if at else 0
+    assert open_lab.probe(role, proto, to, port) not in ends or at == "world"
+    assert at is None or open_lab.seen(at) > before
 
 
 def test_a_published_port_does_not_lead_in(closed_lab: Lab) -> None:

@@ -8,6 +8,7 @@ PASSING = {
     "egress": network(role="egress", internal=False),
     "driver missing": network(driver=ABSENT),
     "ipv6 missing": network(ipv6=ABSENT),
+    "ipv6 on egress": network(role="egress", internal=False, ipv6=True),
 }
 FAILING = {
     "open": network(internal=False),
@@ -18,5 +19,5 @@ FAILING = {
     "on the host's interface": network(driver="macvlan", options={"parent": "eth0"}),
     "the host's": network(driver="host"),
     "ipv6": network(ipv6=True),
-    "ipv6 on egress": network(role="egress", internal=False, ipv6=True),
+    "ipv6 without a role": network(role=None, ipv6=True),
 }

@@ -25,6 +25,9 @@ LEASE = {
     "egress_subnet": "10.11.3.0/24",
     "egress_host": "10.11.3.1",
     "egress_gateway": "10.11.3.2",
+    "egress_subnet_v6": "fdab:5c1e:7d04:3::/64",
+    "egress_host_v6": "fdab:5c1e:7d04:3::1",
+    "egress_gateway_v6": "fdab:5c1e:7d04:3::2",
     "table": "abox-project-a",
     "conflicts": [],
 }
@@ -102,6 +105,33 @@ def test_the_agent_has_one_network_and_no_restart(recorder):
     assert agent["dns"] == [LEASE["gateway"]]
     assert agent["restart"] == "no"
     assert recorder.seen["project-a-network-internal"]["internal"] is True
+
+
+def test_without_networks_of_ipv6_there_is_none_anywhere(recorder):
+    build()
+    for leg in ("internal", "egress"):
+        network = recorder.seen[f"project-a-network-{leg}"]
+        assert network["ipv6"] is False
+        assert len(network["ipamConfigs"]) == 1
+    pause = recorder.seen["project-a-gateway-pause"]
+    assert pause["sysctls"]["net.ipv6.conf.all.disable_ipv6"] == "1"
+    assert "ip6" not in recorder.seen["project-a-firewall-table"]["rules"]
+
+
+def test_networks_of_ipv6_give_the_egress_leg_ipv6_and_no_other(recorder):
+    build({"allow_private_cidrs": ["10.66.0.0/16", "fd66::/32"]})
+    egress = recorder.seen["project-a-network-egress"]
+    assert egress["ipv6"] is True
+    pool = {"subnet": LEASE["egress_subnet_v6"], "gateway": LEASE["egress_host_v6"]}
+    assert pool in egress["ipamConfigs"]
+    assert recorder.seen["project-a-network-internal"]["ipv6"] is False
+    inside, outside = recorder.seen["project-a-gateway-pause"]["networksAdvanced"]
+    assert "ipv6Address" not in inside
+    assert outside["ipv6Address"] == LEASE["egress_gateway_v6"]
+    assert "ipv6Address" not in recorder.seen["project-a-agent"]["networksAdvanced"][0]
+    for leg, ipv6 in (("internal", False), ("egress", True)):
+        assert recorder.seen[f"project-a-network-{leg}-posture"]["ipv6"] is ipv6
+    assert "fd66::/32" in recorder.seen["project-a-firewall-table"]["rules"]
 
 
 def test_the_agent_is_told_proxy_and_trust_in_every_spelling(recorder):

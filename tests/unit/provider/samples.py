@@ -318,6 +318,7 @@ def network_posture(folder: Path) -> Sample:
         return {
             "Id": "0" * 64,
             "Internal": internal,
+            "EnableIPv6": False,
             "Options": {"com.docker.network.bridge.name": bridge},
             "Containers": {name: {"Name": name} for name in ("pause", "stranger", "agent")},
         }
@@ -342,6 +343,7 @@ def network_posture(folder: Path) -> Sample:
             "network": "net1",
             "bridge": "abx-p",
             "internal": True,
+            "ipv6": False,
             "roles": ["pause", "agent"],
         },
         {
@@ -349,6 +351,7 @@ def network_posture(folder: Path) -> Sample:
             "network": "net2",
             "bridge": "abx-q",
             "internal": False,
+            "ipv6": True,
             "roles": ["pause"],
         },
         {"foreign": ["stranger (stranger)"], "findings": ["it is not internal"]},
@@ -392,11 +395,17 @@ def preflight(folder: Path) -> Sample:
             trace.append(image)
             return {"Id": image}
 
-    checks = Preflight(Engine, lambda: 0, lambda _: 100_000, lambda: str(folder), hypervisor(trace))
+    def has_ipv6() -> bool:
+        trace.append("ipv6")
+        return True
+
+    checks = Preflight(
+        Engine, lambda: 0, lambda _: 100_000, lambda: str(folder), hypervisor(trace), has_ipv6
+    )
     return Sample(
         PreflightResource(checks),
-        {"images": ["sha256:1"], "machine": {}},
-        {"images": ["sha256:2"], "machine": MACHINE},
+        {"images": ["sha256:1"], "machine": {}, "ipv6": False},
+        {"images": ["sha256:2"], "machine": MACHINE, "ipv6": True},
         {},
         trace,
     )

@@ -77,10 +77,17 @@ def test_routes_are_networks_without_the_default(monkeypatch):
         {"dst": "10.10.3.0/24", "dev": "abx-p"},
         {"dst": "10.10.4.9", "type": "blackhole"},
     ]
-    monkeypatch.setattr(host, "run", lambda *_: json.dumps(listed))
+    listed_v6 = [
+        {"dst": "default", "gateway": "fe80::1", "dev": "eth0"},
+        {"dst": "fdab:5c1e:7d04:3::/64", "dev": "abx-pe"},
+    ]
+    monkeypatch.setattr(
+        host, "run", lambda *args: json.dumps(listed_v6 if "-6" in args else listed)
+    )
     assert [(str(route.network), route.interface) for route in host.routes()] == [
         ("10.10.3.0/24", "abx-p"),
         ("10.10.4.9/32", ""),
+        ("fdab:5c1e:7d04:3::/64", "abx-pe"),
     ]
     monkeypatch.setattr(host, "run", lambda *_: "")  # ip prints nothing if there is no route
     assert host.routes() == []

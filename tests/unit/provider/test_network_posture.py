@@ -10,7 +10,10 @@ from abox.errors import HostError
 from provider.network_posture import Facts, findings
 from tests.unit.provider.samples import network_posture
 
-GOOD: dict[str, Any] = {"internal": True, "bridge": "abx-p", "up": True, "members": {}}
+GOOD: dict[str, Any] = {
+    "internal": True, "ipv6": False, "bridge": "abx-p", "up": True, "members": {}
+}  # fmt: skip
+ASKED: dict[str, Any] = {"bridge": "abx-p", "internal": True, "ipv6": False}
 
 
 @pytest.mark.parametrize(
@@ -18,16 +21,21 @@ GOOD: dict[str, Any] = {"internal": True, "bridge": "abx-p", "up": True, "member
     [
         ({}, []),
         ({"internal": False}, ["it is not internal"]),
+        ({"ipv6": True}, ["it has IPv6"]),
         ({"bridge": "br-1"}, ["its bridge is br-1 instead of abx-p"]),
         ({"up": False}, ["its bridge abx-p is gone or down"]),
     ],
 )
 def test_every_property_is_compared(changed, words):
-    assert findings(Facts(**{**GOOD, **changed}), bridge="abx-p", internal=True) == words
+    assert findings(Facts(**{**GOOD, **changed}), **ASKED) == words
 
 
 def test_network_that_is_internal_against_the_wish_is_a_finding():
-    assert findings(Facts(**GOOD), bridge="abx-p", internal=False) == ["it is internal"]
+    assert findings(Facts(**GOOD), **{**ASKED, "internal": False}) == ["it is internal"]
+
+
+def test_network_that_lost_its_ipv6_is_a_finding():
+    assert findings(Facts(**GOOD), **{**ASKED, "ipv6": True}) == ["it has no IPv6"]
 
 
 def read(sample, **changes):

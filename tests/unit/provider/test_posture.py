@@ -153,6 +153,23 @@ def test_joined_container_is_judged_by_its_namespace():
     assert finding.repair is Repair.STATE
 
 
+def test_addresses_of_both_families_are_compared():
+    def live(address_v6):
+        def change(live):
+            (endpoint,) = live["NetworkSettings"]["Networks"].values()
+            endpoint["GlobalIPv6Address"] = address_v6
+
+        return change
+
+    asked = [{"network": "net1", "address": "10.10.0.10", "address_v6": "fd66::2"}]
+    assert compared(live("fd66::2"), networks=asked) == []
+    for found in ("", "fd66::3"):
+        (finding,) = compared(live(found), networks=asked)
+        assert finding.repair is Repair.NETWORKS
+    (finding,) = compared(live("fd66::2"))
+    assert "fd66::2 instead of 10.10.0.10" in finding.text
+
+
 def test_every_field_of_the_expectation_is_compared():
     other = {
         "image": "sha256:2",

@@ -22,14 +22,20 @@ class Engine:
         return {"Id": image}
 
 
-def checks(free_mb=100_000, **changes):
-    return Preflight(
-        Engine, lambda: 0, lambda _: free_mb, lambda: "/", replace(hypervisor([]), **changes)
-    )
+def checks(free_mb=100_000, *, has_ipv6=True, **changes):
+    machines = replace(hypervisor([]), **changes)
+    return Preflight(Engine, lambda: 0, lambda _: free_mb, lambda: "/", machines, lambda: has_ipv6)
 
 
-def told(preflight, machine=MACHINE):
-    return [str(error) for error in preflight.errors([], machine)]
+def told(preflight, machine=MACHINE, *, ipv6=False):
+    return [str(error) for error in preflight.errors([], machine, ipv6=ipv6)]
+
+
+def test_a_kernel_without_ipv6_is_told_where_ipv6_is_wanted():
+    assert told(checks(has_ipv6=False)) == []
+    assert told(checks(), ipv6=True) == []
+    (error,) = told(checks(has_ipv6=False), ipv6=True)
+    assert "allow_private_cidrs" in error
 
 
 def fail(*_):

@@ -17,7 +17,7 @@ from tests.unit.provider.samples import FakeEngine
 
 
 def taken(network, by="a route", **details):
-    return Taken(ipaddress.IPv4Network(network), by, **details)
+    return Taken(ipaddress.ip_network(network), by, **details)
 
 
 @pytest.fixture
@@ -54,11 +54,15 @@ def test_auto_takes_the_lowest_free_number(leases):
 
 
 @pytest.mark.parametrize(
-    "network", ["10.10.0.0/24", "10.10.0.7/32", "10.11.0.0/25", "10.10.0.0/23", "10.11.0.0/23"]
+    "network",
+    [
+        *("10.10.0.0/24", "10.10.0.7/32", "10.11.0.0/25", "10.10.0.0/23", "10.11.0.0/23"),
+        *("fdab:5c1e:7d04::/64", "fdab:5c1e:7d04::7/128"),
+    ],
 )
 def test_auto_passes_over_what_is_in_use(leases, network):
     number = leases(taken(network)).take("a", "auto").number
-    assert not Lease("a", number, "").overlaps(ipaddress.IPv4Network(network))
+    assert not Lease("a", number, "").overlaps(ipaddress.ip_network(network))
     assert number == (2 if network.endswith("/23") else 1)
 
 
@@ -215,6 +219,7 @@ def test_preview_knows_names_at_once_and_addresses_if_fixed(leases, resource_ove
     assert planned["gateway"] == "10.10.3.2"
     assert planned["agent"] == "10.10.3.10"
     assert planned["egress_gateway"] == "10.11.3.2"
+    assert planned["egress_gateway_v6"] == "fdab:5c1e:7d04:3::2"
 
 
 def test_removal_takes_what_the_sandbox_left_but_no_data(leases, resource_over):

@@ -1,8 +1,9 @@
 """The nftables table: exact text, equal bytes for equal input, nothing that a value can add."""
 
+import difflib
 import re
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ SPEC = TableSpec(
     host=IPv4Address("10.10.3.1"),
     egress_subnet=IPv4Network("10.11.3.0/24"),
     pod_egress=IPv4Address("10.11.3.2"),
+    egress_subnet_v6=IPv6Network("fdab:5c1e:7d04:3::/64"),
+    pod_egress_v6=IPv6Address("fdab:5c1e:7d04:3::2"),
     proxy_port=8080,
     upstream_dns=(IPv4Address("198.51.100.53"), IPv4Address("192.168.1.1")),
     tcp_ports=(443, 80),
-    allow_private_cidrs=(IPv4Network("198.51.100.0/24"), IPv6Network("2001:db8::/32")),
+    allow_private_cidrs=(IPv4Network("198.51.100.0/24"),),
 )
 
 EXPECTED = """\
@@ -122,9 +125,51 @@ def test_the_order_of_the_input_does_not_show() -> None:
         SPEC,
         tcp_ports=(80, 443, 80),
         upstream_dns=tuple(reversed(SPEC.upstream_dns)),
-        allow_private_cidrs=tuple(reversed(SPEC.allow_private_cidrs)),
+        allow_private_cidrs=tuple(reversed(NETWORKS)),
     )
-    assert render_table(shuffled) == render_table(SPEC)
+    assert render_table(shuffled) == render_table(replace(SPEC, allow_private_cidrs=NETWORKS))
+
+
+NETWORKS = (
+    IPv4Network("198.51.100.0/24"),
+    IPv6Network("2001:db8::/32"),
+    IPv6Network("2001:db8:1::/48"),
+    IPv6Network("fd66::/32"),
+)
+
+WITH_IPV6 = """\
++	set named_ipv6 {
++		type ipv6_addr
++		flags constant, interval
++		elements = {
++			2001:db8::/32,
++			fd66::/32
++		}
++	}
++
++		oifname "abx-deve" ip6 daddr fdab:5c1e:7d04:3::2 ct state established,related accept comment "answers to the pod"
+-		meta nfproto != ipv4 drop comment "no IPv6"
++		meta nfproto != ipv4 goto from_egress_v6 comment "IPv6"
++		tcp dport { 80, 443 } accept comment "ports of the allowlist"
++		goto refuse
++	}
++
++	chain from_egress_v6 {
++		ct state invalid drop
++		oifname { "abx-dev", "abx-deve" } drop comment "no way back in"
++		ip6 saddr != fdab:5c1e:7d04:3::2 drop comment "only the pod's own address"
++		ip6 daddr != @named_ipv6 goto refuse comment "named networks only"
++		iifname "abx-deve" ip6 saddr fdab:5c1e:7d04:3::2 ip6 hoplimit 255 icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept comment "the pod finds its way out"
++		ip6 saddr fdab:5c1e:7d04:3::/64 oifname != "abx-deve" masquerade
+"""  # noqa: E501
+
+
+def test_networks_of_ipv6_add_exactly_this() -> None:
+    """Nothing of IPv6 passes towards the agent, and of the pod's only what the stack names."""
+    table = render_table(replace(SPEC, allow_private_cidrs=NETWORKS))
+    compared = difflib.ndiff(EXPECTED.splitlines(), table.splitlines())
+    changed = [line[0] + line[2:] for line in compared if line[0] in "+-"]
+    assert "\n".join(changed) + "\n" == WITH_IPV6
 
 
 def test_passive_mode_opens_every_tcp_port_and_nothing_else() -> None:
@@ -169,6 +214,9 @@ def test_without_ports_or_resolvers_the_pod_reaches_nothing() -> None:
         ("agent", IPv4Address("10.10.3.1")),
         ("pod_egress", IPv4Address("10.10.3.2")),
         ("subnet", "10.10.3.0/24"),
+        ("egress_subnet_v6", IPv4Network("10.11.3.0/24")),
+        ("pod_egress_v6", IPv6Address("fd66::2")),
+        ("pod_egress_v6", IPv4Address("10.11.3.2")),
         ("egress_subnet", IPv4Network("10.10.0.0/16")),
         ("upstream_dns", ("198.51.100.53",)),
         ("allow_private_cidrs", ("198.51.100.0/24",)),
