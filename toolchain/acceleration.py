@@ -67,18 +67,25 @@ def ensure(kernel: Path | None, initrd: Path | None, step: Step) -> Acceleration
         return Acceleration(type="qemu", reason="KVM isn't proven yet: the image isn't built")
     else:
         step.say(f"booting a kernel with KVM, {PROBE_TIMEOUT_S:.0f} s at most")
-        found = _probe(kernel, initrd)
+        output, ended = boot(kernel, initrd, PROBE_TIMEOUT_S)
+        found = judge(output, ended=ended)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(json.dumps(asdict(found), indent=2) + "\n")
     step.say("KVM runs guests" if found.type == "kvm" else f"guests are emulated: {found.reason}")
     return found
 
 
-def _probe(kernel: Path, initrd: Path) -> Acceleration:
-    """Boot a guest with KVM and the processor that domains get, and judge what it prints."""
+def boot(
+    kernel: Path, initrd: Path, timeout_s: float, *, accelerator: str = "kvm", cpu: str = "host"
+) -> tuple[str, bool]:
+    """Boot a guest with the processor that domains get, until it is up, ends or time is up.
+
+    Returns: what the guest and QEMU printed, and whether QEMU has ended.
+    """
     process = shell.child(
         [
-            *(QEMU, "-machine", "q35,accel=kvm", "-cpu", "host", "-m", "256", "-smp", "2"),
+            *(QEMU, "-machine", f"q35,accel={accelerator}", "-cpu", cpu),
+            *("-m", "256", "-smp", "2"),
             *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
             *("-serial", "stdio", "-kernel", kernel, "-initrd", initrd),
             *("-append", "console=ttyS0 panic=-1"),
@@ -86,9 +93,10 @@ def _probe(kernel: Path, initrd: Path) -> Acceleration:
         environment={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         piped=True,
     )
-    output, ended = shell.read_until(process, BOOTED, PROBE_TIMEOUT_S)
-    shell.end_group(process, grace_s=0.5)
-    return judge(output, ended=ended)
+    try:
+        return shell.read_until(process, BOOTED, timeout_s)
+    finally:
+        shell.end_group(process, grace_s=0.5)
 
 
 def judge(output: str, *, ended: bool) -> Acceleration:

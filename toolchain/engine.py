@@ -233,11 +233,13 @@ def read_pid(path: Path) -> int | None:
 
 
 def program_of(pid: int) -> str:
-    """Name of the program that a process runs; empty if there is no such process."""
+    """Name of the program that a process runs; empty if there is none, or it has ended."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return "" if rest.split()[:1] in (["Z"], ["X"]) else name
 
 
 def processes_named(program: str) -> list[int]:

@@ -64,6 +64,7 @@ def ensure(step: Step) -> None:
         known = acceleration.read()
         hide = known is None or known.type != "kvm"
         if answers(step) and not _hides_what_works(hide=hide):
+            _tell_of_trials(step, hide=hide)
             return
         if os.geteuid() != 0:
             raise HostError(
@@ -82,16 +83,12 @@ def answers(step: Step | None = None) -> bool:
     if not SOCKET.exists() or shell.which("virsh") is None:
         return False
     try:
-        said = shell.run(
-            ["virsh", "--quiet", "--connect", URI, "version", "--daemon"],
-            timeout_s=ANSWER_TIMEOUT_S,
-        )
+        # Its address, not its version: for that it would look at QEMU first.
+        said = shell.run(["virsh", "--quiet", "--connect", URI, "uri"], timeout_s=ANSWER_TIMEOUT_S)
     except HostError:
         return False
     if said.code == 0 and step is not None:
-        lines = [line for line in said.stdout.splitlines() if "daemon" in line]
-        version = lines[-1].split()[-1] if lines else "of unknown version"
-        step.done(f"libvirt {version} answers")
+        step.done(f"libvirt answers at {URI}")
     return said.code == 0
 
 
@@ -101,6 +98,12 @@ def _hides_what_works(*, hide: bool) -> bool:
     if hide or pid is None:
         return False
     return not Path(f"/proc/{pid}/root/dev/kvm").exists()
+
+
+def _tell_of_trials(step: Step, *, hide: bool) -> None:
+    """Say what a libvirtd costs that was started elsewhere, where KVM isn't proven to work."""
+    if hide and _own_pid("libvirtd") is None and acceleration.DEVICE.exists():
+        step.say("it was started elsewhere and may try /dev/kvm at every call: see `abox doctor`")
 
 
 def _start_service(step: Step) -> None:
