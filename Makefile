@@ -133,11 +133,11 @@ test-policy: dev
 	@$(VENV)/python -m pytest -q tests/policy $(PYTEST_ARGS)
 
 .PHONY: test-integration
-test-integration: dev pulumi images ## with real Docker, nftables, Envoy and Unbound
+test-integration: dev pulumi images vm ## with real Docker, nftables, Envoy and Unbound
 	@$(WITH_ENV) $(VENV)/python -m pytest -q tests/integration $(PYTEST_ARGS)
 
 .PHONY: test-e2e
-test-e2e: dev pulumi images ## whole stacks, under names of their own
+test-e2e: dev pulumi images vm ## whole stacks, under names of their own
 	@$(WITH_ENV) $(VENV)/python -m pytest -q tests/e2e $(PYTEST_ARGS)
 
 .PHONY: cases

@@ -21,6 +21,7 @@ from cli.checkout import Checkout, current_checkout
 from cli.listing import lease_folder, read_leases
 from cli.output import say, say_json, say_table
 from cli.parameters import AsJson
+from images.lock import Locked, read_lock
 from toolchain import acceleration, hypervisor
 from toolchain.environment import uses_stand_ins
 from toolchain.layout import Checkout as ToolchainCheckout
@@ -221,24 +222,24 @@ def look_at_pulumi(checkout: Checkout) -> Iterator[Finding]:
 
 def look_at_images(checkout: Checkout) -> Iterator[Finding]:
     """The images that the lock file names, in the engine."""
-    try:
-        lock = json.loads((checkout.root / ".abox" / "images.lock.json").read_text())
-        wanted = {str(name): str(one["id"]) for name, one in lock.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    wanted = read_lock(checkout.root / ".abox" / "images.lock.json")
+    if not wanted:
         yield Finding("images", "missing", "not built yet", REPAIR)
         return
-    absent = [name for name, identity in wanted.items() if not _has_image(identity)]
-    found = f"{', '.join(absent)} not in the engine" if absent else ", ".join(sorted(wanted))
+    absent = [name for name, one in wanted.items() if not _has_image(one)]
+    found = f"{', '.join(absent)} not there" if absent else ", ".join(sorted(wanted))
     yield _judged("images", found, REPAIR, good=not absent)
 
 
-def _has_image(identity: str) -> bool:
-    """Whether the engine holds an image."""
+def _has_image(image: Locked) -> bool:
+    """Whether the engine holds an image, or the host the files of a virtual machine's."""
+    if image.files:
+        return all(Path(file.path).is_file() for file in image.files.values())
     try:
-        done = host.run(["docker", "image", "inspect", "--format", "{{.Id}}", identity])
+        done = host.run(["docker", "image", "inspect", "--format", "{{.Id}}", image.id])
     except HostError:
         return False
-    return done.stdout.strip() == identity
+    return done.stdout.strip() == image.id
 
 
 def look_at_virtual_machines(_: Checkout) -> Iterator[Finding]:

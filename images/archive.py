@@ -48,7 +48,7 @@ class Layer:
 
 def scan(root: Path) -> Manifest:
     """Describe every file below `root` that a layer can hold."""
-    return {path: _describe(root / path) for path in _walk(root)}
+    return {path: _describe(root / path) for path in walk(root)}
 
 
 def write_layer(
@@ -159,7 +159,7 @@ class _Digest(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-def _walk(root: Path, prefix: str = "") -> Iterator[str]:
+def walk(root: Path, prefix: str = "") -> Iterator[str]:
     """Paths below `root`, parents first, each folder in the order of its names."""
     with os.scandir(root / prefix) as listing:
         found = sorted(listing, key=lambda entry: os.fsencode(entry.name))
@@ -170,7 +170,7 @@ def _walk(root: Path, prefix: str = "") -> Iterator[str]:
             continue
         yield path
         if stat.S_ISDIR(mode):
-            yield from _walk(root, f"{path}/")
+            yield from walk(root, f"{path}/")
 
 
 def _describe(path: Path) -> str:

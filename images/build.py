@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abox.errors import AboxError, HostError
+from images import disk
 from images.agent import AGENT
 from images.archive import image_config, image_id, write_archive, write_layer
 from images.base import BASE
@@ -32,9 +33,13 @@ from images.lock import Locked, read_lock, write_lock
 from images.progress import Progress
 from images.recipe import Recipe
 from images.tree import clean, installed_packages, strip_privileges
+from images.vm import VM
 
 RECIPES = (BASE, GATEWAY, AGENT)
-"""Every image, parents first."""
+"""Every image of the engine, parents first."""
+
+ALL = (*RECIPES, VM)
+"""With the one of virtual machines, which is built only where it is named."""
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -53,6 +58,8 @@ class Builder:
     def ensure(self, recipe: Recipe) -> Locked:
         """Build what is missing of an image and load it into the engine."""
         progress = Progress(recipe.name)
+        if recipe is VM:
+            return self._disk(recipe, progress)
         recipe_hash = recipe.hash()  # first: a file edited meanwhile makes the next run build again
         layers = self.debian_layers(recipe, progress)
         packages = layers[-1].packages
@@ -68,6 +75,19 @@ class Builder:
         total_mb = sum(layer.size for layer in layers) / 1e6
         progress.say(f"ready: {identity[:19]}, {total_mb:.0f} MB, {len(packages)} packages")
         return Locked(id=identity, recipe=recipe_hash, packages=packages)
+
+    def _disk(self, recipe: Recipe, progress: Progress) -> Locked:
+        """The image of virtual machines, built unless this host has it."""
+        found = None if self.rebuild else disk.find(recipe.hash())
+        if found:
+            progress.say("this host has it")
+            return found
+        disk.make_reachable(disk.FOLDER)
+        for folder in (self.cache.folder, disk.FOLDER):
+            _check_space(folder, recipe.space_mb)
+        log = self.cache.folder / f"{recipe.name}.log"
+        progress.say(f"installing Debian packages, log in {log}")
+        return disk.build(recipe, self.cache.folder / "build", log, progress)
 
     def debian_layers(self, recipe: Recipe, progress: Progress) -> list[Stored]:
         """The layers of Debian packages, lowest first."""
@@ -151,17 +171,20 @@ def up_to_date(recipes: Sequence[Recipe], locked: dict[str, Locked]) -> list[str
         for recipe in recipes
         if recipe.name in locked and locked[recipe.name].recipe == recipe.hash()
     ]
-    ids = image_ids([locked[name].id for name in known])
-    return [name for name, found in zip(known, ids, strict=True) if found]
+    disks = [name for name in known if locked[name].files]
+    of_engine = [name for name in known if name not in disks]
+    ids = image_ids([locked[name].id for name in of_engine])
+    found = [name for name, identity in zip(of_engine, ids, strict=True) if identity]
+    return found + [name for name in disks if disk.are_there(locked[name].files)]
 
 
 def build(names: Sequence[str], *, rebuild: bool = False) -> dict[str, Locked]:
-    """Make sure of the named images (all, if none is named) and of the lock file.
+    """Make sure of the named images (all of the engine, if none is named) and of the lock file.
 
     Returns: the lock file's content.
     Raises: HostError if the machine lacks something, or a step fails.
     """
-    wanted = [recipe for recipe in RECIPES if not names or recipe.name in names]
+    wanted = [recipe for recipe in ALL if recipe.name in names] if names else list(RECIPES)
     locked = read_lock()
     ready = [] if rebuild else up_to_date(wanted, locked)
     missing = [recipe for recipe in wanted if recipe.name not in ready]
@@ -186,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only",
         action="append",
         default=[],
-        choices=[recipe.name for recipe in RECIPES],
+        choices=[recipe.name for recipe in ALL],
         help="build this image (may be given more than once)",
     )
     parser.add_argument(

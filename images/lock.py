@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from images.recipe import PROJECT
@@ -18,6 +18,15 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
+class LockedFile:
+    """A file of an image that isn't the engine's."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Locked:
     """One image of the lock file."""
 
@@ -27,6 +36,10 @@ class Locked:
     """Hash of the recipe that it was made by."""
     packages: dict[str, str]
     """Debian packages in it, and their versions."""
+    files: dict[str, LockedFile] = field(default_factory=dict)
+    """Of a virtual machine: `disk`, `kernel` and `initrd`; its id is the disk's SHA-256."""
+    cmdlines: list[dict[str, str]] = field(default_factory=list)
+    """Of a virtual machine: kernel parameters, as pulumi-libvirt takes them."""
 
 
 def read_lock(path: Path = PATH) -> dict[str, Locked]:
@@ -37,7 +50,7 @@ def read_lock(path: Path = PATH) -> dict[str, Locked]:
         return {}
     if not isinstance(document, dict):
         return {}
-    found = ((name, _parse(entry)) for name, entry in document.items())
+    found = ((name, parse_entry(entry)) for name, entry in document.items())
     return {name: locked for name, locked in found if locked}
 
 
@@ -45,12 +58,13 @@ def write_lock(images: Mapping[str, Locked], path: Path = PATH) -> None:
     """Replace the lock file, in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    document = {name: asdict(locked) for name, locked in images.items()}
+    document = {name: _shown(locked) for name, locked in images.items()}
     partial.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     partial.replace(path)
 
 
-def _parse(entry: object) -> Locked | None:
+def parse_entry(entry: object) -> Locked | None:
+    """One image, None if the entry isn't whole."""
     if not isinstance(entry, dict):
         return None
     identity, recipe, packages = (entry.get(key) for key in ("id", "recipe", "packages"))
@@ -58,6 +72,28 @@ def _parse(entry: object) -> Locked | None:
         return None
     if not (isinstance(recipe, str) and _HASH.fullmatch(recipe)):
         return None
+    files = _parse_files(entry.get("files") or {})
+    cmdlines = entry.get("cmdlines") or []
+    if files is None or not isinstance(cmdlines, list):
+        return None
     return Locked(
-        id=identity, recipe=recipe, packages=packages if isinstance(packages, dict) else {}
+        id=identity,
+        recipe=recipe,
+        packages=packages if isinstance(packages, dict) else {},
+        files=files,
+        cmdlines=cmdlines,
     )
+
+
+def _parse_files(entry: object) -> dict[str, LockedFile] | None:
+    if not isinstance(entry, dict):
+        return None
+    try:
+        return {name: LockedFile(**file) for name, file in entry.items()}
+    except TypeError:
+        return None
+
+
+def _shown(locked: Locked) -> dict[str, object]:
+    """An entry of the file: what only virtual machines have is left out of the others."""
+    return {key: value for key, value in asdict(locked).items() if value or key == "packages"}

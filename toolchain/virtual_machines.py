@@ -1,9 +1,10 @@
-"""What a host needs for virtual machines: packages, a verdict on KVM, libvirt."""
+"""What a host needs for virtual machines: packages, the image, a verdict on KVM, libvirt."""
 
 import json
 from pathlib import Path
 
-from toolchain import acceleration, hypervisor, packages
+from abox.errors import HostError
+from toolchain import acceleration, hypervisor, packages, shell
 from toolchain.layout import Checkout
 from toolchain.progress import Step
 
@@ -27,14 +28,26 @@ def is_wanted(checkout: Checkout, name: str) -> bool:
 
 
 def provide(checkout: Checkout, step: Step) -> None:
-    """Install, probe and start what is missing.
+    """Install, build, probe and start what is missing.
 
     Raises:
         HostError: something can't be had; the reason is in the message.
     """
     packages.install([checkout.toolchain / PACKAGES], Step("packages"))
+    _build_image(checkout)
     acceleration.ensure(*boot_files(checkout), step)
     hypervisor.ensure(step)
+
+
+def _build_image(checkout: Checkout) -> None:
+    """Build the image, unless this host has it."""
+    command: list[str | Path] = [checkout.python, "-m", "images.build", "--only", IMAGE]
+    if shell.foreground(command, directory=checkout.root) != 0:
+        raise HostError(
+            what="the image of virtual machines isn't there",
+            why="its build failed, see above",
+            remedy="repair what it names, then run this again",
+        )
 
 
 def boot_files(checkout: Checkout) -> tuple[Path | None, Path | None]:
