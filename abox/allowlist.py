@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +18,7 @@ from typing import Any
 
 from abox.addresses import Address, Network, judged_allowed, parse_any_literal
 from abox.cidrs import parse_cidrs
-from abox.entries import PORT_MAX, Entry, parse_denied, parse_entries
+from abox.entries import PORT_MAX, Entry, Way, parse_denied, parse_entries
 from abox.errors import ErrorCollector, PolicyError
 from abox.name_shape import HEALTH_NAME, WILDCARD_NAME_MAX
 from abox.names import (
@@ -45,6 +45,7 @@ __all__ = [
     "Reason",
     "Request",
     "Verdict",
+    "Way",
     "judge_address",
     "judge_name",
     "normalise_name",
@@ -114,7 +115,8 @@ class Policy:
     allow_private_cidrs: tuple[Network, ...] = ()
     """Special-purpose networks that may be dialled after all, sorted."""
     tls_interception: bool = True
-    """Whether CONNECT is terminated, so that the requests inside are judged too."""
+    """Whether TLS is ended at the gateway, so that the requests inside are judged too; an entry
+    may say otherwise."""
     dns_queries_per_minute: int = DEFAULT_QUERIES_PER_MINUTE
     """Questions below one entry that each resolver of the gateway forwards in a minute."""
 
@@ -169,11 +171,33 @@ class Policy:
 
     def covering(self, host: str) -> list[Entry]:
         """Entries that cover a name by its labels alone, the most exact first."""
-        return [entry for cover in hosts_covering(host) for entry in self._index.get(cover, ())]
+        return [entry for cover in hosts_covering(host) for entry in self.entries_at(cover)]
+
+    def entries_at(self, host: str) -> Sequence[Entry]:
+        """Entries with exactly this host."""
+        return self._index.get(host, ())
+
+    @property
+    def usual_way(self) -> Way:
+        """How TLS passes where no entry says it."""
+        return Way.INTERCEPT if self.tls_interception else Way.PASSTHROUGH
+
+    def way_of(self, entry: Entry) -> Way:
+        """How the TLS of an entry passes."""
+        return entry.tls or self.usual_way
+
+    def way_to(self, host: str, port: int) -> Way:
+        """How TLS to a normalised name or an address passes: as its most exact entry says."""
+        entries = (entry for entry in self.entries_for(host) if port in entry.ports)
+        return next(map(self.way_of, entries), self.usual_way)
 
     def denied_by(self, name: str) -> str | None:
         """The entry of the denylist that covers a normalised name."""
-        return next((cover for cover in hosts_covering(name) if cover in self._denied), None)
+        return self.denial_among(hosts_covering(name))
+
+    def denial_among(self, hosts: Iterable[str]) -> str | None:
+        """The first of some hosts that is an entry of the denylist."""
+        return next((host for host in hosts if host in self._denied), None)
 
     @cached_property
     def _index(self) -> dict[str, list[Entry]]:
@@ -205,7 +229,7 @@ def parse_policy(
         deny: names and wildcards that are refused even if allowed.
         mode: `active` or `passive`.
         allow_private_cidrs: special-purpose networks that may be dialled, see `abox.cidrs`.
-        tls_interception: whether CONNECT is terminated.
+        tls_interception: whether TLS is looked into where an entry doesn't say it.
         passive_acknowledged: whether the stack says that passive mode is wanted.
         dns_queries_per_minute: questions below one entry that a resolver forwards in a minute.
         path: where these keys stand, for error texts.
@@ -239,7 +263,7 @@ def parse_policy(
     )
     denied = errors.attempt(lambda: parse_denied(raw_deny, f"{path}.deny"))
     errors.raise_all()
-    return Policy(
+    policy = Policy(
         entries=entries or (),
         deny=denied or (),
         mode=parsed_mode or Mode.ACTIVE,
@@ -248,6 +272,27 @@ def parse_policy(
         tls_interception=intercepted is not False,
         dns_queries_per_minute=queries or DEFAULT_QUERIES_PER_MINUTE,
     )
+    _check_ways(policy, f"{path}.allow")
+    return policy
+
+
+def _check_ways(policy: Policy, where: str) -> None:
+    """Refuse entries that send the same tunnel two ways."""
+    ways: dict[tuple[str, int], Way] = {}
+    errors = ErrorCollector()
+    for entry in policy.entries:
+        for port in entry.ports:
+            way = ways.setdefault((entry.host, port), policy.way_of(entry))
+            if way is not policy.way_of(entry):
+                errors.errors.append(
+                    PolicyError(
+                        what=f"{where}: {entry.host} has entries with tls: {Way.INTERCEPT} and "
+                        f"with tls: {Way.PASSTHROUGH} for port {port}",
+                        why="a tunnel is looked into or passes unseen; it can't be both",
+                        remedy="give the entries different ports, or the same tls",
+                    )
+                )
+    errors.raise_all()
 
 
 def verdict(policy: Policy, request: Request) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -31,10 +32,10 @@ DEFAULT_PORTS = (80, 443)
 
 PORT_MAX = 65535
 
-ENTRY_KEYS = ("host", "ports", "methods", "paths")
+ENTRY_KEYS = ("host", "ports", "methods", "paths", "tls")
 """Keys of an entry that is a mapping."""
 
-PLANNED_KEYS = ("tls", "inject")
+PLANNED_KEYS = ("inject",)
 """Keys of an entry that this version refuses, though the design has them."""
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
@@ -45,6 +46,15 @@ WILDCARD = "*."
 
 _TOKEN = re.compile(r"[A-Z0-9!#$%&'*+.^_`|~-]{1,32}")
 _NAME_REMEDY = "write a name as in 'api.example.com' or '*.example.com'"
+
+
+class Way(StrEnum):
+    """How the TLS of an entry passes."""
+
+    INTERCEPT = "intercept"
+    """Ended at the gateway, so that every request inside is judged."""
+    PASSTHROUGH = "passthrough"
+    """Unseen: judged by CONNECT name, server name and address alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +69,8 @@ class Entry:
     """HTTP methods in upper case, sorted; empty: all."""
     paths: tuple[str, ...] = ()
     """Path patterns (see `abox.paths`), sorted; empty: all."""
+    tls: Way | None = None
+    """How its TLS passes; None: as `tls_interception` says."""
 
     @property
     def is_wildcard(self) -> bool:
@@ -89,12 +101,14 @@ class Entry:
         return tuple(PathPattern.parse(path) for path in self.paths)
 
     def to_document(self) -> dict[str, Any]:
-        """The entry as a JSON object; methods and paths only where they are limited."""
+        """The entry as a JSON object; what isn't limited or set is left out, the ports apart."""
         document: dict[str, Any] = {"host": self.host, "ports": list(self.ports)}
         if self.methods:
             document["methods"] = list(self.methods)
         if self.paths:
             document["paths"] = list(self.paths)
+        if self.tls:
+            document["tls"] = self.tls.value
         return document
 
     def __str__(self) -> str:
@@ -102,6 +116,7 @@ class Entry:
         parts += [f"ports {_joined(self.ports)}"] if self.ports != DEFAULT_PORTS else []
         parts += [_joined(self.methods)] if self.methods else []
         parts += [_joined(self.paths)] if self.paths else []
+        parts += [f"tls {self.tls.value}"] if self.tls else []
         return " ".join(parts)
 
 
@@ -151,17 +166,43 @@ def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bo
     ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(DEFAULT_PORTS))))
     methods = refusals.attempt(lambda: _parse_methods(item.get("methods", [])))
     paths = refusals.attempt(lambda: _parse_paths(item.get("paths", [])))
-    if (methods or paths) and not tls_interception:
-        refusals.add(
-            RefusedError(
-                "methods and paths inside TLS can't be seen with tls_interception: false",
-                "allow the whole host, or switch tls_interception on",
-            )
-        )
+    tls = refusals.attempt(lambda: _parse_tls(item.get("tls")))
+    if methods or paths:
+        refusals.attempt(lambda: _check_seen(tls, tls_interception=tls_interception))
     refusals.raise_all()
     return Entry(
-        host=parsed_host or "", ports=ports or (), methods=methods or (), paths=paths or ()
+        host=parsed_host or "",
+        ports=ports or (),
+        methods=methods or (),
+        paths=paths or (),
+        tls=tls,
     )
+
+
+def _parse_tls(raw: object) -> Way | None:
+    if raw is None:
+        return None
+    if isinstance(raw, str) and raw in set(Way):
+        return Way(raw)
+    raise RefusedError(
+        "it says neither that TLS is looked into nor that it passes unseen",
+        f"write {' or '.join(f'tls: {way}' for way in Way)}",
+        key=".tls",
+        value=raw,
+    )
+
+
+def _check_seen(tls: Way | None, *, tls_interception: bool) -> None:
+    if tls is Way.PASSTHROUGH:
+        raise RefusedError(
+            "methods and paths inside TLS can't be seen with tls: passthrough",
+            "allow the whole host, or write tls: intercept",
+        )
+    if tls is None and not tls_interception:
+        raise RefusedError(
+            "methods and paths inside TLS can't be seen with tls_interception: false",
+            "allow the whole host, write tls: intercept, or switch tls_interception on",
+        )
 
 
 def _check_keys(item: Mapping[Any, object]) -> None:

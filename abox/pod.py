@@ -131,7 +131,8 @@ exit 1
 _PROXY_SCRIPT = """\
 ln -sfT /dev/null {key_log}
 exec envoy --config-yaml "$ABOX_ENVOY_BOOTSTRAP" --concurrency {concurrency} \
---log-level warning --file-flush-interval-msec {flush_ms} --drain-time-s 2 \
+--log-level warning --component-log-level misc:error \
+--file-flush-interval-msec {flush_ms} --drain-time-s 0 \
 --use-dynamic-base-id --disable-hot-restart
 """
 

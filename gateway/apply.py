@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from abox.errors import AboxError
-from abox.render.paths import CA_DIR, READY_FILE, RPZ_FILE, TRUST_DIR, unbound_file
+from abox.gates import Gates
+from abox.render.envoy_gate import render_gate
+from abox.render.paths import CA_DIR, GATE_FILE, READY_FILE, RPZ_FILE, TRUST_DIR, unbound_file
 from abox.render.unbound import ZONE, UnboundRole, render_server
+from gateway.applied import Applied, begin_change, read_applied, write_applied
 from gateway.files import read_file, write_file
 from gateway.host import run
-from gateway.live import ENVOY, RESOLVERS, Finding, dns_findings, proxy_findings
+from gateway.live import ENVOY, RESOLVERS, Finding, closing, dns_findings, proxy_findings
 from gateway.plan import Plan
 from gateway.trust import public_roots, write_trust
 
@@ -26,32 +29,67 @@ POLL_S = 0.05
 
 CERTIFICATE_FILE = Path(CA_DIR) / "ca.pem"
 KEY_FILE = Path(CA_DIR) / "ca.key"
-RECORD_FILE = Path(CA_DIR) / "applied.json"
-"""The plan that is in force, without its key."""
 LOCK_FILE = Path(CA_DIR) / "lock"
 
 
 def apply(plan: Plan, gateway: IPv4Address) -> None:
-    """Make a plan live in dns and proxy.
+    """Make a plan live in dns and proxy, and close what it doesn't allow any more.
 
     Raises: AboxError if it was refused; then the policy before it is in force again.
     """
     files = plan.files(public_roots())
     with _lock():
         _check_resolvers(files, gateway)
+        applied = read_applied()
+        change = Change.plan(applied, plan, number=time.time_ns())
         before = {path: read_file(Path(path)) for path in files}
+        begin_change()
+        refused = _rejections()
         try:
-            _put(files)
+            _put({GATE_FILE: render_gate(change.opened), **files})
             _load(files, before)
-            _wait_until_live(plan, gateway)
+            write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
+            _wait_until(refused, lambda: _not_live(plan, change.opened, gateway))
+            _put({GATE_FILE: render_gate(change.closed)})
+            _wait_until(refused, lambda: _not_closed(plan, change.closed))
         except OSError as error:
-            _restore(before)
+            _restore(before, applied, change)
             raise AboxError(
                 what="the policy did not go live",
                 why=str(error),
                 remedy="the policy before it is in force again; see the logs of dns and proxy",
             ) from error
-        _remember(plan)
+        _remember(plan, change.closed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The gates while a plan goes live.
+
+    First the gate lets through whatever is allowed before or after, then the filters judge by the
+    new policy, then the gate closes: so nothing that is allowed fails, and whatever passed by the
+    old policy is closed.
+    """
+
+    opened: Gates
+    closed: Gates
+    undone: Gates
+    """In the end, if the plan is refused."""
+
+    @classmethod
+    def plan(cls, applied: Applied | None, plan: Plan, *, number: int) -> Change:
+        """The gates of a change.
+
+        Args:
+            applied: what is in force; None if nobody knows: then everything is closed.
+            plan: what comes.
+            number: larger than that of every change before.
+        """
+        gates = applied.gates if applied else Gates()
+        old = applied.plan.policy if applied else None
+        closed = gates.after(old, plan.policy, number)
+        opened = gates.opened(closed)
+        return cls(opened=opened, closed=closed, undone=opened.after(plan.policy, old, number + 1))
 
 
 def write_first(plan: Plan) -> None:
@@ -59,8 +97,9 @@ def write_first(plan: Plan) -> None:
     with _lock():
         if Path(READY_FILE).exists():  # an apply was faster than the daemon's start
             return
-        _put(plan.files(public_roots()))
-        write_file(RECORD_FILE, json.dumps(plan.to_record()), mode=0o600)
+        gates = Gates().after(None, plan.policy, time.time_ns())
+        _put({GATE_FILE: render_gate(gates), **plan.files(public_roots())})
+        write_applied(Applied(plan=plan, gates=gates))
         write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
 
 
@@ -98,7 +137,7 @@ def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
             ) from error
 
 
-def _put(files: dict[str, str]) -> None:
+def _put(files: Mapping[str, str | bytes]) -> None:
     for path, text in files.items():
         write_file(Path(path), text)
 
@@ -128,17 +167,33 @@ def _retry(action: Callable[[], object]) -> None:
             return
 
 
-def _wait_until_live(plan: Plan, gateway: IPv4Address) -> None:
-    """Wait until dns and proxy have the plan in force.
+def _not_live(plan: Plan, gates: Gates, gateway: IPv4Address) -> list[Finding]:
+    """What dns and proxy don't have in force yet."""
+    return [*proxy_findings(plan, gates), *dns_findings(plan, gateway)]
 
-    Raises: OSError with what is missing, as soon as Envoy refuses the routes or the time is over.
+
+def _not_closed(plan: Plan, gates: Gates) -> list[Finding]:
+    """What the plan doesn't allow any more and is still open."""
+    left = closing()
+    open_ = (
+        [Finding("proxy (gate)", f"connections of {left} scopes are still open")] if left else []
+    )
+    return [*proxy_findings(plan, gates), *open_]
+
+
+def _wait_until(refused: int, look: Callable[[], list[Finding]]) -> None:
+    """Look until nothing is found.
+
+    Args:
+        refused: how many files Envoy had refused before.
+        look: what is missing.
+
+    Raises: OSError with what is missing, as soon as Envoy refuses another or the time is over.
     """
-    write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
-    refused = _rejections()
     deadline = time.monotonic() + LIVE_TIMEOUT_S
-    while found := [*proxy_findings(plan), *dns_findings(plan, gateway)]:
+    while found := look():
         if _rejections() > refused:
-            raise OSError("envoy refused the routes")
+            raise OSError("envoy refused the routes or the gate")
         if time.monotonic() > deadline:
             raise OSError(_told(found))
         time.sleep(POLL_S)
@@ -147,7 +202,7 @@ def _wait_until_live(plan: Plan, gateway: IPv4Address) -> None:
 def _rejections() -> int:
     """How often Envoy has refused a file so far; 0 while it doesn't answer."""
     try:
-        return sum(ENVOY.counters(r"rds\..*\.update_rejected$").values())
+        return sum(ENVOY.counters(r"(rds\..*|lds)\.update_rejected$").values())
     except OSError:
         return 0
 
@@ -156,11 +211,12 @@ def _told(findings: Sequence[Finding]) -> str:
     return "; ".join(str(finding) for finding in findings)
 
 
-def _restore(before: dict[str, bytes | None]) -> None:
+def _restore(before: dict[str, bytes | None], applied: Applied | None, change: Change) -> None:
     """Put the files before back and load them; what fails here is in the next status."""
-    for path, data in before.items():
-        if data is not None:
-            write_file(Path(path), data)
+    _put({path: data for path, data in before.items() if data is not None})
+    _put({GATE_FILE: render_gate(change.undone)})
+    if applied:
+        write_applied(replace(applied, gates=change.undone))
     for control in RESOLVERS.values():
         try:
             control.command("reload")
@@ -168,9 +224,9 @@ def _restore(before: dict[str, bytes | None]) -> None:
             continue
 
 
-def _remember(plan: Plan) -> None:
+def _remember(plan: Plan, gates: Gates) -> None:
     """The authority and the trust store follow the policy; control's daemon sees the new files."""
     write_file(KEY_FILE, plan.key, mode=0o600)
     write_file(CERTIFICATE_FILE, plan.certificate, mode=0o600)
-    write_file(RECORD_FILE, json.dumps(plan.to_record()), mode=0o600)
+    write_applied(Applied(plan=plan, gates=gates))
     write_trust(Path(TRUST_DIR), plan.certificate, plan.trusted_cas)

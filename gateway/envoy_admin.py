@@ -63,8 +63,18 @@ class EnvoyAdmin:
             if "route_config" in config
         }
 
+    def listener(self, name: str) -> Mapping[str, Any] | None:
+        """The configuration in force of a listener that came from a file, if it stands."""
+        dump = json.loads(self.get("/config_dump?resource=dynamic_listeners"))
+        for one in dump.get("configs", ()):
+            if one["name"] == name and "active_state" in one:
+                found = dict(one["active_state"]["listener"])
+                found.pop("@type")
+                return found
+        return None
+
     def counters(self, pattern: str) -> dict[str, int]:
-        """Counters whose names match a regular expression."""
+        """Counters and gauges whose names match a regular expression."""
         text = self.get(f"/stats?filter={quote(pattern)}")
         return dict(_counters(text))
 

@@ -14,6 +14,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+from abox.gates import Gates
+from abox.render.envoy_gate import GATE, gate_listener
 from abox.render.envoy_routes import Side, render_routes
 from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, unbound_socket
 from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
@@ -38,12 +40,17 @@ class Finding:
         return f"{self.what}: {self.why}"
 
 
-def proxy_findings(plan: Plan) -> list[Finding]:
+def proxy_findings(plan: Plan, gates: Gates) -> list[Finding]:
     """What differs in Envoy; empty if nothing."""
     try:
-        return list(_route_findings(plan))
+        return [*_route_findings(plan), *_gate_findings(gates)]
     except OSError as error:
         return [Finding("proxy", str(error))]
+
+
+def closing() -> int:
+    """How many of the gate's chains and listeners are gone and still have connections to close."""
+    return sum(ENVOY.counters(r"listener_manager\.total_.*_draining$").values())
 
 
 def dns_findings(plan: Plan, gateway: IPv4Address) -> list[Finding]:
@@ -67,6 +74,12 @@ def _route_findings(plan: Plan) -> Iterator[Finding]:
             yield Finding(f"proxy ({side.value})", "another version of the routes is live")
         elif not _same(response["resources"][0], found["route_config"]):
             yield Finding(f"proxy ({side.value})", "the live routes are not those of the policy")
+
+
+def _gate_findings(gates: Gates) -> Iterator[Finding]:
+    """Compares the listener itself: Envoy keeps the old version where it exchanges chains alone."""
+    if not _same(gate_listener(gates), ENVOY.listener(GATE)):
+        yield Finding("proxy (gate)", "the live gate is not that of the policy")
 
 
 def _same(wanted: Any, found: Any) -> bool:

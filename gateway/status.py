@@ -7,13 +7,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from abox.errors import AboxError
 from abox.render.paths import TRUST_DIR
-from gateway.apply import CERTIFICATE_FILE, KEY_FILE, RECORD_FILE
+from gateway.applied import read_applied
+from gateway.apply import CERTIFICATE_FILE, KEY_FILE
 from gateway.authority import Authority
-from gateway.files import read_file, read_json
+from gateway.files import read_file
 from gateway.live import dns_findings, proxy_findings
-from gateway.plan import Plan
 from gateway.trust import trust_sha256
 
 
@@ -39,9 +38,10 @@ class Status:
 
 def read_status(gateway: IPv4Address) -> Status:
     """The status of the pod."""
-    plan = _applied()
+    applied = read_applied()
+    plan = applied.plan if applied else None
     dns = dns_findings(plan, gateway) if plan else []
-    proxy = proxy_findings(plan) if plan else []
+    proxy = proxy_findings(applied.plan, applied.gates) if applied else []
     live = plan is not None and not dns and not proxy
     return Status(
         policy_hash=plan.policy_hash if plan and live else "",
@@ -51,14 +51,6 @@ def read_status(gateway: IPv4Address) -> Status:
         proxy=plan is not None and not proxy,
         findings=tuple(str(finding) for finding in (*dns, *proxy)),
     )
-
-
-def _applied() -> Plan | None:
-    record = read_json(RECORD_FILE)
-    try:
-        return Plan.from_record(record) if record else None
-    except (KeyError, TypeError, AboxError):
-        return None
 
 
 def _fingerprint() -> str:

@@ -1,12 +1,16 @@
 """Envoy's bootstrap: listeners, filters and clusters that a policy change never touches.
 
-What a policy changes comes from watched files in the policy volume: the routes of both listeners
-(``abox.render.envoy_routes``) and the authorities that origins are verified against.
+What a policy changes comes from watched files in the policy volume: the routes of the listeners
+(``abox.render.envoy_routes``), the gate (``abox.render.envoy_gate``) and the authorities that
+origins are verified against.
 
 Life of a request: the proxy port's filters mark it (Lua), its routes judge it, the dynamic forward
-proxy resolves the name, the address rule judges the address that will be dialled, the router dials.
-A CONNECT is judged the same way and leads into the internal listener ``intercept``, where TLS is
-terminated with a certificate minted on demand and every request inside is judged again.
+proxy resolves the name, and the address rule judges the address that will be dialled. Then the
+routes are asked once more, for a way out: through the gate, where the connection is closed when a
+change of the policy takes its name away, to the origin. A CONNECT is judged the same way; behind
+the gate it leads into the internal listener ``intercept``, where TLS is terminated with a
+certificate minted on demand and every request inside is judged again, or into ``tunnel``, which
+passes TLS unseen to the name that was judged.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import json
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
+from abox.render.envoy_gate import BUFFER_BYTES, GATE
 from abox.render.envoy_lua import (
     CONNECT_NAME_STATE,
     CONNECT_STATE,
@@ -22,23 +27,34 @@ from abox.render.envoy_lua import (
     INNER_SCRIPT,
     NAME,
     OUTER_SCRIPT,
+    PART,
+    PART_STATE,
     PLAIN_SCRIPT,
+    PORT,
+    PORT_STATE,
     REFUSED_SWITCH,
+    TARGET,
 )
 from abox.render.envoy_refusals import local_replies
 from abox.render.envoy_routes import (
     CLUSTER_DIAL,
     CLUSTER_INTERCEPT,
     CLUSTER_PLAIN,
+    CLUSTER_RESOLVE,
     CLUSTER_TLS,
     CLUSTER_TLS_HTTP1,
     CLUSTER_TUNNEL,
+    JUDGED,
+    JUDGED_STATE,
+    METADATA,
     RBAC_FILTER,
+    WAY,
     Side,
 )
 from abox.render.envoy_types import Json, any_of, endpoint, extension, pipe, watched_file
 from abox.render.paths import (
     ENVOY_ADMIN_SOCKET,
+    GATE_FILE,
     KEY_LOG_FILE,
     ROUTES_FILES,
     SDS_SOCKET,
@@ -54,9 +70,6 @@ CONNECT_TIMEOUT_S = 10
 """Seconds until a dial or an upstream TLS handshake counts as failed."""
 MAX_CONNECTIONS = 16384
 """Upper bound of everything that Envoy counts per cluster."""
-BUFFER_BYTES = 256 * 1024
-"""Bytes buffered per connection and direction before the other side is slowed down."""
-
 _SDS_CLUSTER = "sds"
 _HTTP = "extensions.filters.http."
 _NETWORK = "extensions.filters.network."
@@ -111,6 +124,8 @@ def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
             },
         },
         "overload_manager": {"resource_monitors": [_connection_limit()]},
+        "layered_runtime": {"layers": [{"name": "static", "static_layer": _RUNTIME}]},
+        "dynamic_resources": {"lds_config": watched_file(GATE_FILE)},
         "static_resources": {
             "listeners": [
                 _proxy_listener(gateway, proxy_port, sandbox),
@@ -133,6 +148,10 @@ _KEPT_STATS = (
 """Counters that are kept: each one that isn't saves memory in every worker."""
 
 
+_RUNTIME = {"envoy.reloadable_features.enable_send_rst_on_user_space_socket": False}
+"""Inside Envoy an ordinary end looks like a reset otherwise, and what was sent last is lost."""
+
+
 def _connection_limit() -> Json:
     """Bounds what one agent can open, so that Envoy's memory stays in its container's limit."""
     return extension(
@@ -144,7 +163,7 @@ def _connection_limit() -> Json:
 
 def _proxy_listener(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
     address = {"socket_address": {"address": str(gateway), "port_value": proxy_port}}
-    filters = [_lua(OUTER_SCRIPT), _connect_state(), *_dial_filters()]
+    filters = [_lua(OUTER_SCRIPT), _target_state(), *_dial_filters(_judged_state())]
     manager = _connection_manager(
         Side.OUTER,
         sandbox,
@@ -358,33 +377,62 @@ def _switch_refusal() -> Json:
     )
 
 
-def _connect_state() -> Json:
-    """Hands the judged CONNECT authority to the listener in which the tunnel ends.
+def _target_state() -> Json:
+    """Tells the gate and the listeners behind it what was asked for.
 
-    The values are hashable: connections of tunnels for different authorities are never shared.
+    ``abox.connect`` is hashable: connections for different targets are never shared.
     """
-    values = [
-        _shared_state(CONNECT_STATE, "%REQ(:AUTHORITY)%"),
-        _shared_state(CONNECT_NAME_STATE, f"%REQ({NAME})%"),
-    ]
-    return extension(
-        "envoy.filters.http.set_filter_state",
-        f"{_HTTP}set_filter_state.v3.Config",
-        on_request_headers=values,
+    return _state_filter(
+        _state(CONNECT_STATE, f"%REQ({TARGET})%", factory=_HASHABLE, shared="TRANSITIVE"),
+        _state(CONNECT_NAME_STATE, f"%REQ({NAME})%", factory=_HASHABLE, shared="TRANSITIVE"),
+        _state(PORT_STATE, f"%REQ({PORT})%"),
+        _state(PART_STATE, f"%REQ({PART})%"),
+        _state("envoy.upstream.dynamic_host", f"%REQ({TARGET})%"),
     )
 
 
-def _shared_state(key: str, text: str) -> Json:
+_HASHABLE = "envoy.hashable_string"
+
+
+def _judged_state() -> Json:
+    """Tells the gate where a connection leads, and lets the routes be asked for the way out.
+
+    Behind the rule for addresses: until then there is no such way.
+    """
+    return _state_filter(
+        _state(_LEADS_TO, f"%METADATA(ROUTE:{METADATA}:{WAY})%", factory=_LEADS_TO),
+        _state(JUDGED_STATE, JUDGED, shared="NONE"),
+        clear_route_cache=True,
+    )
+
+
+_LEADS_TO = "envoy.tcp_proxy.cluster"
+"""Filter state, and its type, by which a TCP proxy takes another cluster than its own."""
+
+
+def _state_filter(*values: Json, **options: object) -> Json:
+    return extension(
+        "envoy.filters.http.set_filter_state",
+        f"{_HTTP}set_filter_state.v3.Config",
+        on_request_headers=list(values),
+        **options,
+    )
+
+
+def _state(key: str, text: str, *, factory: str = "envoy.string", shared: str = "ONCE") -> Json:
     return {
         "object_key": key,
-        "factory_key": "envoy.hashable_string",
-        "format_string": {"text_format_source": {"inline_string": text}},
-        "shared_with_upstream": "ONCE",
+        "factory_key": factory,
+        "format_string": {
+            "text_format_source": {"inline_string": text},
+            "omit_empty_values": True,
+        },
+        "shared_with_upstream": shared,
         "skip_if_empty": True,
     }
 
 
-def _dial_filters() -> list[Json]:
+def _dial_filters(*last: Json) -> list[Json]:
     """Resolve, judge the address, dial. Without a route's own rule nothing passes."""
     return [
         extension(
@@ -394,6 +442,7 @@ def _dial_filters() -> list[Json]:
             save_upstream_address=True,
         ),
         extension(RBAC_FILTER, f"{_HTTP}rbac.v3.RBAC", rules={"action": "ALLOW"}),
+        *last,
         extension(
             "envoy.filters.http.router", f"{_HTTP}router.v3.Router", suppress_envoy_headers=True
         ),
@@ -470,6 +519,8 @@ def _clusters() -> list[Json]:
         _origin_cluster(CLUSTER_PLAIN, _HTTP1_ONLY, None),
         _origin_cluster(CLUSTER_TLS, {"auto_config": _AUTO}, _origin_tls(["h2", "http/1.1"])),
         _origin_cluster(CLUSTER_TLS_HTTP1, _HTTP1_ONLY, _origin_tls(["http/1.1"])),
+        _origin_cluster(CLUSTER_RESOLVE, _HTTP1_ONLY, None, thresholds=_NOTHING),
+        _internal_cluster(GATE) | _kept_alive(_HTTP1_ONLY),
         _internal_cluster(CLUSTER_INTERCEPT),
         _internal_cluster(CLUSTER_TUNNEL),
         _internal_cluster(CLUSTER_DIAL),
@@ -482,12 +533,10 @@ _HTTP1_ONLY: Json = {"explicit_http_config": {"http_protocol_options": _HTTP1_OP
 _AUTO: Json = {"http_protocol_options": _HTTP1_OPTIONS, "http2_protocol_options": {}}
 
 
-def _origin_cluster(name: str, protocol: Json, transport: Json | None) -> Json:
-    options = {
-        **protocol,
-        "common_http_protocol_options": {"idle_timeout": "60s"},
-        "upstream_http_protocol_options": {"auto_sni": True, "auto_san_validation": True},
-    }
+def _origin_cluster(
+    name: str, protocol: Json, transport: Json | None, *, thresholds: Json | None = None
+) -> Json:
+    verified = {"upstream_http_protocol_options": {"auto_sni": True, "auto_san_validation": True}}
     cluster = {
         "name": name,
         "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
@@ -498,10 +547,16 @@ def _origin_cluster(name: str, protocol: Json, transport: Json | None) -> Json:
             "extensions.clusters.dynamic_forward_proxy.v3.ClusterConfig",
             dns_cache_config=_DNS_CACHE,
         ),
-        "circuit_breakers": {"thresholds": [_THRESHOLDS]},
-        "typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options(options)},
+        "circuit_breakers": {"thresholds": [thresholds or _THRESHOLDS]},
+        **_kept_alive({**protocol, **verified}),
     }
     return cluster | ({"transport_socket": transport} if transport else {})
+
+
+def _kept_alive(options: Json) -> Json:
+    """HTTP options of a cluster whose connections serve several requests."""
+    idle = {"common_http_protocol_options": {"idle_timeout": "60s"}}
+    return {"typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options({**options, **idle})}}
 
 
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -511,6 +566,8 @@ _THRESHOLDS: Json = {
     "max_requests": MAX_CONNECTIONS,
     "max_retries": 3,
 }
+_NOTHING: Json = dict.fromkeys(("max_pending_requests", "max_requests", "max_retries"), 0)
+"""For a cluster that resolves names and dials nobody."""
 
 
 def _http_options(options: Json) -> Json:

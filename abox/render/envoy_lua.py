@@ -21,7 +21,12 @@ NAME = "x-abox-name"
 LONG = "x-abox-long"
 """Request header that is there if the name is longer than what a wildcard covers."""
 
-PRIVATE_HEADERS = (MARK, PORT, PATH, NAME, LONG)
+TARGET = "x-abox-target"
+"""Request header with host and port as every reader must see them, for what leads to an origin."""
+PART = "x-abox-part"
+"""Request header with the host's part, by which the gate tells many names apart."""
+
+PRIVATE_HEADERS = (MARK, PORT, PATH, NAME, LONG, TARGET, PART)
 """Never taken from an agent, never sent to an origin."""
 
 KIND_HTTP = "http"
@@ -32,9 +37,13 @@ REFUSED_SWITCH = 599
 """Status that the script gives a response which must not reach the agent."""
 
 CONNECT_STATE = "abox.connect"
-"""Filter state with the CONNECT's authority, shared with the listener that the tunnel ends in."""
+"""Filter state with host and port that were asked for, shared with what the request leads to."""
 CONNECT_NAME_STATE = "abox.connect_name"
-"""Filter state with the CONNECT's host name alone."""
+"""Filter state with the host name alone."""
+PORT_STATE = "abox.port"
+"""Filter state with the port alone."""
+PART_STATE = "abox.part"
+"""Filter state with the host's part."""
 
 _COMMON = r"""
 local function name_shape(name)
@@ -203,8 +212,30 @@ function envoy_on_response(handle)
 end
 """
 
+_PART = r"""
+local function binary(number)
+  local digits = {}
+  for place = 8, 1, -1 do
+    digits[place] = number % 2
+    number = math.floor(number / 2)
+  end
+  return table.concat(digits)
+end
+
+local PARTS = {}
+for number = 0, 255 do PARTS[number] = binary(number) end
+
+-- The same hash as abox/gates.py has.
+local function part_of(name)
+  local found = 0
+  for at = 1, #name do found = (found * 31 + string.byte(name, at)) % 16777213 end
+  return PARTS[found % 256]
+end
+"""
+
 OUTER_SCRIPT = (
     _COMMON
+    + _PART
     + r"""
 function envoy_on_request(handle)
   local headers = handle:headers()
@@ -220,6 +251,8 @@ function envoy_on_request(handle)
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
   if not connect then mark_path(handle) mark_upgrade(handle) end
+  headers:replace("x-abox-target", name .. ":" .. port)
+  headers:replace("x-abox-part", part_of(name))
   finish(handle, connect and "connect" or "http", port, shown)
 end
 """

@@ -15,11 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from abox.addresses import Network, ends_in_number
-from abox.allowlist import HEALTH_NAME, HEALTH_PORTS, RULE_PASSIVE, Entry, Mode, Policy, Reason
+from abox.allowlist import (
+    HEALTH_NAME,
+    HEALTH_PORTS,
+    RULE_PASSIVE,
+    Entry,
+    Mode,
+    Policy,
+    Reason,
+    Way,
+)
 from abox.entries import WILDCARD
 from abox.name_shape import RESERVED_SUFFIXES, WILDCARD_NAME_MAX
-from abox.names import hosts_covering
+from abox.names import hosts_covering_all_of, in_authority
 from abox.render.addresses import refused_networks
+from abox.render.envoy_gate import GATE
 from abox.render.envoy_lua import (
     KIND_CONNECT,
     KIND_HTTP,
@@ -40,10 +50,18 @@ CLUSTER_TLS_HTTP1 = "origin_tls_http1"
 CLUSTER_INTERCEPT = "intercept"
 CLUSTER_TUNNEL = "tunnel"
 CLUSTER_DIAL = "dial"
+CLUSTER_RESOLVE = "resolve"
+"""Where a tunnel that isn't intercepted leads while its address is judged: it dials nobody."""
 
 RBAC_FILTER = "envoy.filters.http.rbac"
 METADATA = "abox"
-"""Namespace of the routes' metadata: reason, message and rule."""
+"""Namespace of the routes' metadata: reason, message, rule and way."""
+WAY = "way"
+"""Metadata of a route that leads through the gate: the cluster behind it."""
+
+JUDGED_STATE = "abox.judged"
+"""Filter state of a request whose address was judged, or that dials none."""
+JUDGED = "yes"
 
 HEALTH_BODY = "ok\n"
 
@@ -114,7 +132,7 @@ def _grouped(policy: Policy, side: Side) -> Iterator[tuple[list[Json], list[str]
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
         routes = list(_host_routes(policy, by_host, host, side))
         key = json.dumps(routes)
-        groups.setdefault(key, (routes, []))[1].append(_domain(host))
+        groups.setdefault(key, (routes, []))[1].append(in_authority(host))
     yield from groups.values()
 
 
@@ -122,33 +140,18 @@ def _is_address(host: str) -> bool:
     return ":" in host or ends_in_number(host)
 
 
-def _domain(host: str) -> str:
-    """A host as it stands in an authority."""
-    return f"[{host}]" if ":" in host else host
-
-
 def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Json:
     return {"name": name, "domains": list(hosts), "routes": list(routes)}
-
-
-def _covering(host: str) -> Iterator[str]:
-    """Hosts of entries that cover everything that ``host`` covers, the most exact first."""
-    wildcard = host.startswith("*.")
-    covers = hosts_covering(host.removeprefix("*."))
-    if wildcard:
-        next(covers)
-        yield host
-    yield from covers
 
 
 def _host_routes(
     policy: Policy, by_host: Mapping[str, Sequence[Entry]], host: str, side: Side
 ) -> Iterator[Json]:
-    denied = next((cover for cover in _covering(host) if cover in policy.deny), None)
+    denied = policy.denial_among(hosts_covering_all_of(host))
     if denied:
         yield from _deny_all(Reason.DENIED, rule=denied)
         return
-    entries = [entry for cover in _covering(host) for entry in by_host.get(cover, ())]
+    entries = [entry for cover in hosts_covering_all_of(host) for entry in by_host.get(cover, ())]
     if host.startswith(WILDCARD):
         yield from _too_long_routes(policy, entries)
     elif len(host) > WILDCARD_NAME_MAX:
@@ -156,7 +159,7 @@ def _host_routes(
     for entry in entries:
         yield from _allow_routes(policy, entry, side)
     if policy.mode is Mode.PASSIVE and not _is_address(host):
-        yield from _routes_to_origin(policy, side, [], rule=RULE_PASSIVE)
+        yield from _routes_to_origin(side, [], policy.usual_way, rule=RULE_PASSIVE)
     yield from _near_misses(entries)
 
 
@@ -175,7 +178,7 @@ def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
     named = {"name": NAME, "present_match": True}
     if policy.mode is Mode.PASSIVE:
         yield from _too_long_routes(policy, ())
-        yield from _routes_to_origin(policy, side, [named], rule=RULE_PASSIVE)
+        yield from _routes_to_origin(side, [named], policy.usual_way, rule=RULE_PASSIVE)
     anything: Json
     for anything in ({"prefix": ""}, {"connect_matcher": {}}):
         yield _deny({**anything, "headers": [named]}, Reason.NOT_ALLOWED)
@@ -183,11 +186,11 @@ def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
 
 
 def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
-    limits = _limits(entry)
+    limits, way = _limits(entry), policy.way_of(entry)
     if not entry.paths:
-        yield from _routes_to_origin(policy, side, limits, rule=_rule(entry))
+        yield from _routes_to_origin(side, limits, way, rule=_rule(entry))
     elif side is Side.OUTER:
-        yield from _connect_routes(policy, side, limits[:1], rule=_rule(entry))
+        yield from _connect_routes(side, limits[:1], way, rule=_rule(entry))
     for pattern in entry.patterns if entry.paths else ():
         path = {"name": PATH, "string_match": {"safe_regex": {"regex": pattern.regex}}}
         yield from _request_routes(side, [*limits, path], rule=_rule(entry))
@@ -224,48 +227,55 @@ def _limits(entry: Entry) -> list[Json]:
 
 
 def _routes_to_origin(
-    policy: Policy, side: Side, limits: Sequence[Json], *, rule: str | None
+    side: Side, limits: Sequence[Json], way: Way, *, rule: str | None
 ) -> Iterator[Json]:
     if side is not Side.INNER:
         connect_limits = [limit for limit in limits if limit["name"] in (PORT, NAME)]
-        yield from _connect_routes(policy, side, connect_limits, rule=rule)
+        yield from _connect_routes(side, connect_limits, way, rule=rule)
     yield from _request_routes(side, limits, rule=rule)
 
 
 def _connect_routes(
-    policy: Policy, side: Side, limits: Sequence[Json], *, rule: str | None
+    side: Side, limits: Sequence[Json], way: Way, *, rule: str | None
 ) -> Iterator[Json]:
-    if side is Side.DIAL and policy.tls_interception:
-        return
+    match = _connect_match(limits)
     if side is Side.DIAL:
-        yield _connect_route(CLUSTER_PLAIN, limits, rule=rule, dials=True)
+        if way is Way.PASSTHROUGH:
+            yield _route(match, route=_tunnel(CLUSTER_PLAIN), rule=rule)
+    elif way is Way.INTERCEPT:
+        yield _route(match, route=_tunnel(GATE), rule=rule, dials=False, way=CLUSTER_INTERCEPT)
     else:
-        cluster = CLUSTER_INTERCEPT if policy.tls_interception else CLUSTER_TUNNEL
-        yield _connect_route(cluster, limits, rule=rule)
+        yield _route(_judged(match), route=_tunnel(GATE), rule=rule, dials=False)
+        yield _route(match, route=_tunnel(CLUSTER_RESOLVE), rule=rule, way=CLUSTER_TUNNEL)
 
 
-def _connect_route(
-    cluster: str, limits: Sequence[Json], *, rule: str | None, dials: bool = False
-) -> Json:
-    action = {
+def _connect_match(limits: Sequence[Json]) -> Json:
+    return {"connect_matcher": {}, "headers": [_exact(MARK, KIND_CONNECT), *limits]}
+
+
+def _tunnel(cluster: str) -> Json:
+    return {
         "cluster": cluster,
         "timeout": "0s",
         "upgrade_configs": [{"upgrade_type": "CONNECT", "connect_config": {}}],
     }
-    match = {"connect_matcher": {}, "headers": [_exact(MARK, KIND_CONNECT), *limits]}
-    return _route(match, route=action, rule=rule, dials=dials)
+
+
+def _judged(match: Json) -> Json:
+    """The same requests, once their address was judged."""
+    return {**match, "filter_state": [{"key": JUDGED_STATE, "string_match": {"exact": JUDGED}}]}
 
 
 def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
-    if side is Side.DIAL:
-        return
-    kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
-    headers = [_exact(MARK, kind), *limits]
-    cluster = CLUSTER_PLAIN if side is Side.OUTER else CLUSTER_TLS
-    if side is Side.INNER:
+    if side is Side.OUTER:
+        match: Json = {"prefix": "/", "headers": [_exact(MARK, KIND_HTTP), *limits]}
+        yield _route(_judged(match), route=_to(GATE), rule=rule, dials=False)
+        yield _route(match, route=_to(CLUSTER_PLAIN), rule=rule, way=CLUSTER_PLAIN)
+    elif side is Side.INNER:
+        headers = [_exact(MARK, KIND_TLS), *limits]
         upgrade = {"prefix": "/", "headers": [*headers, {"name": "upgrade", "present_match": True}]}
         yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1), rule=rule)
-    yield _route({"prefix": "/", "headers": headers}, route=_to(cluster), rule=rule)
+        yield _route({"prefix": "/", "headers": headers}, route=_to(CLUSTER_TLS), rule=rule)
 
 
 def _to(cluster: str) -> Json:
@@ -285,7 +295,8 @@ def _health_routes(side: Side) -> list[Json]:
     )
     if side is Side.INNER:
         return [answer, *_deny_all(Reason.PORT)]
-    connect = _connect_route(CLUSTER_INTERCEPT, [port], rule=HEALTH_NAME)
+    match = _connect_match([port])
+    connect = _route(match, route=_tunnel(CLUSTER_INTERCEPT), rule=HEALTH_NAME, dials=False)
     return [connect, answer, *_deny_all(Reason.PORT)]
 
 
@@ -304,6 +315,7 @@ def _route(
     *,
     rule: str | None,
     reason: Reason | None = None,
+    way: str | None = None,
     dials: bool = True,
     **action: Json,
 ) -> Json:
@@ -313,12 +325,12 @@ def _route(
         match: which requests.
         rule: entry of the policy, for log and refusal.
         reason: why the request is denied; None if it is allowed.
+        way: where it leads behind the gate; None for what doesn't pass there.
         dials: whether the route leads to an address, which is judged then.
         action: ``route`` or ``direct_response``.
     """
     fields = {"reason": reason.value, "message": reason.text} if reason else {}
-    if rule is not None:
-        fields["rule"] = rule
+    fields |= {key: text for key, text in (("rule", rule), (WAY, way)) if text is not None}
     route: Json = {"match": match, **action}
     if fields:
         route["metadata"] = {"filter_metadata": {METADATA: fields}}

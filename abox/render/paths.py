@@ -24,6 +24,9 @@ ROUTES_FILES = {
 }
 """Route configurations by listener; the keys are the values of ``envoy_routes.Side``."""
 
+GATE_FILE = f"{POLICY_DIR}/gate.json"
+"""The listener whose filter chains are closed when a policy takes something away."""
+
 UPSTREAM_AUTHORITIES_FILE = f"{POLICY_DIR}/upstream-authorities.json"
 """Public roots and the stack's ``trusted_cas``: origins are verified against them."""
 

@@ -403,3 +403,34 @@ def test_a_hundred_thousand_entries_are_judged_at_once() -> None:
     for i in range(10_000):
         assert isinstance(verdict(policy, Request(f"host-{i}.example.com", 443)), Allow)
     assert time.process_time() - start < 2  # seconds; a walk over all entries takes minutes
+
+
+WAYS = parse_policy(
+    ["*.wild.test", {"host": "pin.wild.test", "tls": "passthrough"},
+     {"host": "*.pin.test", "tls": "passthrough", "ports": [443]}, "seen.pin.test"]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "way"),
+    [("a.wild.test", 443, "intercept"), ("pin.wild.test", 443, "passthrough"),
+     ("x.pin.test", 443, "passthrough"), ("seen.pin.test", 443, "intercept"),
+     ("other.test", 443, "intercept")],
+)  # fmt: skip
+def test_tls_passes_as_the_most_exact_entry_says(name: str, port: int, way: str) -> None:
+    assert WAYS.way_to(name, port) == way
+
+
+def test_an_entry_may_ask_for_interception_where_the_stack_does_without() -> None:
+    limited = {"host": "a.test", "tls": "intercept", "paths": ["/v1/*"]}
+    policy = parse_policy(["b.test", limited], tls_interception=False)
+    assert policy.way_to("a.test", 443) == "intercept"
+    assert policy.way_to("b.test", 443) == "passthrough"
+    assert Policy.from_document(policy.to_document()) == policy
+
+
+def test_one_host_and_port_can_not_pass_two_ways() -> None:
+    raw = ["a.test", {"host": "a.test", "ports": [443], "tls": "passthrough"}]
+    with pytest.raises(AboxErrors, match=r"a\.test has entries with tls: intercept and"):
+        parse_policy(raw)
+    assert parse_policy([{"host": "a.test", "ports": [80]}, raw[1]])

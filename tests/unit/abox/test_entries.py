@@ -125,7 +125,10 @@ REFUSED: list[Any] = [
     {"host": "a.test", "paths": ["/a/../b"]},
     {"host": "a.test", "paths": [7]},
     {"host": "a.test", "paths": "/v1"},
-    {"host": "a.test", "tls": "passthrough"},
+    {"host": "a.test", "tls": "pass"},
+    {"host": "a.test", "tls": True},
+    {"host": "a.test", "tls": "passthrough", "methods": ["GET"]},
+    {"host": "a.test", "tls": "passthrough", "paths": ["/v1/*"]},
     {"host": "a.test", "inject": {"header": "Authorization", "secret": "api_key"}},
     {"host": "*", "ports": [443]},
 ]
@@ -161,14 +164,14 @@ def test_one_entry_with_three_faults_is_three_errors() -> None:
 
 def test_a_planned_key_is_not_taken_for_a_typing_error() -> None:
     with pytest.raises(AboxErrors, match="not available in this version"):
-        parse_entries([{"host": "a.test", "tls": "passthrough"}], "allow")
+        parse_entries([{"host": "a.test", "inject": {}}], "allow")
 
 
 def test_an_unknown_key_names_the_nearest_and_lists_all() -> None:
     with pytest.raises(AboxErrors) as caught:
         parse_entries([{"host": "a.test", "pots": [1]}], "allow")
     assert "did you mean 'ports'?" in caught.value.remedy
-    assert "host, methods, paths, ports" in caught.value.remedy
+    assert "host, methods, paths, ports, tls" in caught.value.remedy
 
 
 @pytest.mark.parametrize("limits", [{"methods": ["GET"]}, {"paths": ["/v1/*"]}])

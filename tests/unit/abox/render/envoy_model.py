@@ -13,8 +13,16 @@ from typing import Any
 from lupa import luajit21
 
 from abox.allowlist import Policy
+from abox.render.envoy_gate import GATE
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT
-from abox.render.envoy_routes import Side, route_configuration
+from abox.render.envoy_routes import (
+    JUDGED,
+    JUDGED_STATE,
+    METADATA,
+    WAY,
+    Side,
+    route_configuration,
+)
 
 HARNESS = """
 function run(script, state)
@@ -84,6 +92,7 @@ class Outcome:
     """Where a request ends."""
 
     cluster: str = ""
+    """The one behind the gate, if it passes there."""
     reason: str = ""
     status: int = 0
 
@@ -115,18 +124,18 @@ class Proxy:
         return self._route(Side.INNER, mark(INNER_SCRIPT, message))
 
     def _route(self, side: Side, headers: dict[str, str]) -> Outcome:
-        reason = headers["x-abox-judged"]
-        for route in self._virtual_host(side, headers[":authority"])["routes"]:
-            if not _matches(route["match"], headers):
-                continue
-            if "route" in route:
-                return Outcome(cluster=route["route"]["cluster"])
-            if route["direct_response"]["status"] == 200:
-                return Outcome(status=200)
-            told = route["metadata"]["filter_metadata"]["abox"]["reason"]
-            marked = reason not in ("http", "connect", "tls")
-            return Outcome(reason=reason if marked else told, status=403)
-        return Outcome(reason="no route", status=404)
+        first = self._first(side, headers, {})
+        way = first.get("metadata", {}).get("filter_metadata", {}).get(METADATA, {}).get(WAY)
+        if way is None:
+            return _outcome(first, headers["x-abox-judged"])
+        last = self._first(side, headers, {JUDGED_STATE: JUDGED})
+        assert last["route"]["cluster"] == GATE, "what was judged leaves through the gate"
+        return Outcome(cluster=way)
+
+    def _first(self, side: Side, headers: dict[str, str], states: dict[str, str]) -> dict[str, Any]:
+        routes = self._virtual_host(side, headers[":authority"])["routes"]
+        found = (route for route in routes if _matches(route["match"], headers, states))
+        return next(found, {})
 
     def _virtual_host(self, side: Side, authority: str) -> dict[str, Any]:
         name = re.sub(r":\d*$", "", authority).lower()
@@ -140,9 +149,24 @@ class Proxy:
         return dict(by_domain[max(suffixes, key=len) if suffixes else "*"])
 
 
-def _matches(match: dict[str, Any], headers: dict[str, str]) -> bool:
+def _outcome(route: dict[str, Any], reason: str) -> Outcome:
+    if not route:
+        return Outcome(reason="no route", status=404)
+    if "route" in route:
+        return Outcome(cluster=route["route"]["cluster"])
+    if route["direct_response"]["status"] == 200:
+        return Outcome(status=200)
+    told = route["metadata"]["filter_metadata"][METADATA]["reason"]
+    marked = reason not in ("http", "connect", "tls")
+    return Outcome(reason=reason if marked else told, status=403)
+
+
+def _matches(match: dict[str, Any], headers: dict[str, str], states: dict[str, str]) -> bool:
     if not all(_header_matches(m, headers) for m in match.get("headers", ())):
         return False
+    for state in match.get("filter_state", ()):
+        if states.get(state["key"]) != state["string_match"]["exact"]:
+            return False
     if "connect_matcher" in match:
         return headers[":method"] == "CONNECT"
     return ":path" in headers and headers[":path"].startswith(match["prefix"])

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from abox.allowlist import Allow, Deny, Policy, Reason, Request, parse_policy, verdict
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT, PRIVATE_HEADERS
-from abox.render.envoy_routes import RBAC_FILTER, Side, render_routes, route_configuration
+from abox.render.envoy_routes import (
+    CLUSTER_RESOLVE,
+    RBAC_FILTER,
+    Side,
+    render_routes,
+    route_configuration,
+)
 from tests.unit.abox.render.envoy_model import Message, Proxy, mark
 
 LONG = f"{'a.' * 80}wild.test"
@@ -148,13 +154,15 @@ def test_tunnels_are_not_intercepted_where_the_stack_says_so():
 def test_a_route_that_dials_has_the_address_rule_and_no_rule_is_ever_disabled():
     """Envoy drops a disabled filter before the script has marked the request."""
     for side in Side:
-        text = render_routes(parse_policy(["allowed.test", "*.wild.test"]), side)
+        passed = {"host": "pass.test", "tls": "passthrough"}
+        text = render_routes(parse_policy(["allowed.test", "*.wild.test", passed]), side)
         assert '"disabled"' not in text
         table = json.loads(text)["resources"][0]
         assert "rbac" in table["typed_per_filter_config"][RBAC_FILTER]
         for host in table["virtual_hosts"]:
             for route in host["routes"]:
-                dials = route.get("route", {}).get("cluster", "").startswith("origin_")
+                cluster = route.get("route", {}).get("cluster", "")
+                dials = cluster.startswith("origin_") or cluster == CLUSTER_RESOLVE
                 assert dials == (RBAC_FILTER not in route.get("typed_per_filter_config", {}))
 
 
