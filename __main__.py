@@ -1,10 +1,12 @@
 """The program: read the stack's configuration, build one sandbox, export its outputs."""
 
+import os
 from pathlib import Path
 
 import pulumi
 
 from abox.errors import AboxError
+from abox.host_state import state_dir
 from abox.settings import parse_settings
 from components.images import read_image_ids
 from components.resolvers import host_resolvers
@@ -18,6 +20,7 @@ try:
         settings=settings,
         images=read_image_ids(Path(__file__).parent),
         upstream_dns=settings.upstream_dns or host_resolvers(),
+        state_dir=state_dir(os.environ),
     )
 except AboxError as error:
     raise pulumi.RunError(str(error)) from None

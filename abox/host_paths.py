@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
+from abox.host_state import STATE_DIR
 from abox.refusals import RefusedError
 
 CLOSED = (
@@ -20,7 +21,7 @@ CLOSED = (
     "/sbin",
     "/sys",
     "/usr",
-    "/var/lib/abox",
+    STATE_DIR,
     "/var/lib/containerd",
     "/var/lib/docker",
     "/var/lib/libvirt",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath, PurePosixPath
 from typing import TypeVar
 
-from abox.naming import check_name
+from abox.naming import check_name, is_name
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
 
@@ -39,3 +39,18 @@ def key_log(state: AnyPath, sandbox: str) -> AnyPath:
     Raises: SettingsError if that isn't a sandbox's name.
     """
     return instance_dir(state, sandbox) / "logs" / "keys.log"
+
+
+def verdict_log(state: AnyPath, sandbox: str) -> AnyPath:
+    """Folder of the verdict log, which the gateway writes: beside what is root's alone.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return instance_dir(state, sandbox) / "logs" / "verdicts"
+
+
+def is_verdict_log(path: str) -> bool:
+    """Whether a path is the verdict log of a sandbox, in the usual place and spelling."""
+    parts = path.split("/")
+    sandbox = parts[-3] if len(parts) > 3 else ""
+    return is_name(sandbox) and path == str(verdict_log(PurePosixPath(STATE_DIR), sandbox))

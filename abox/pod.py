@@ -17,10 +17,14 @@ from abox import agent_environment
 from abox.render.envoy import render_bootstrap
 from abox.render.paths import (
     CA_DIR,
+    DNS_SPOOL,
     KEY_LOG_FILE,
+    LOG_DIR,
     POLICY_DIR,
+    PROXY_SPOOL,
     READY_FILE,
     RUN_DIR,
+    SPOOL_DIR,
     TRUST_DIR,
 )
 from abox.render.unbound import UnboundRole, render_server
@@ -76,15 +80,41 @@ IMAGE_FOLDERS: tuple[ImageFolder, ...] = (
     ImageFolder(path=f"{RUN_DIR}/sds", owner=CONTROL_ID, group=PROXY_ID, mode=0o2750),
     ImageFolder(path=f"{RUN_DIR}/envoy", owner=PROXY_ID, group=CONTROL_ID, mode=0o2750),
     ImageFolder(path=f"{RUN_DIR}/dns", owner=DNS_ID, group=CONTROL_ID, mode=0o2750),
+    ImageFolder(path=LOG_DIR, owner=CONTROL_ID, group=CONTROL_ID, mode=0o700),
+    ImageFolder(path=f"{SPOOL_DIR}/dns", owner=DNS_ID, group=CONTROL_ID, mode=0o2750),
+    ImageFolder(path=f"{SPOOL_DIR}/proxy", owner=PROXY_ID, group=CONTROL_ID, mode=0o2750),
     ImageFolder(path=AGENT_HOME, owner=AGENT_ID, group=AGENT_ID, mode=0o755),
     ImageFolder(path=AGENT_WORKSPACE, owner=AGENT_ID, group=AGENT_ID, mode=0o755),
 )
 """Set-group-id folders: a socket made in one belongs to the group of the process that uses it."""
 
 
+def _spool(owner: int, size_mb: int) -> Mapping[str, str]:
+    """Options of a volume in memory that a filter writes and control's collector empties."""
+    mount = f"size={size_mb}m,uid={owner},gid={CONTROL_ID},mode=2750,noexec,nosuid,nodev"
+    return {"type": "tmpfs", "device": "tmpfs", "o": mount}
+
+
+VOLUMES: Mapping[str, Mapping[str, str]] = {
+    "policy": {},
+    "run": {},
+    "ca": {},
+    "trust": {},
+    "dns-spool": _spool(DNS_ID, 8),
+    "proxy-spool": _spool(PROXY_ID, 16),
+}
+"""The pod's volumes and what their driver is told; ``trust`` is also the agent's trust store.
+
+The spools are bounded in memory and hold up nobody: a filter whose spool is full loses lines.
+"""
+
+LOG_FOLDER = "logs"
+"""Source of the mount that isn't a volume but a folder of the host, kept for the sandbox."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class VolumeMount:
-    """One of the pod's volumes as a container sees it; ``volume`` is policy, run, ca or trust."""
+    """What a container sees of one of ``VOLUMES``, or of ``LOG_FOLDER``."""
 
     volume: str
     target: str
@@ -117,6 +147,9 @@ TINI = "/usr/bin/tini"
 
 _WAIT = "until [ -s {ready} ]; do sleep 0.1; done\n"
 """The first policy's files are written in one go; this one comes last."""
+
+_SPOOL = "(umask 007; : >> {spool})\n"
+"""Control's collector must be able to give back what it read."""
 
 _DNS_SCRIPT = """\
 printf %s "$ABOX_UNBOUND_AGENT" > /tmp/agent.conf
@@ -168,9 +201,10 @@ def dns_container(gateway: str) -> PodContainer:
         gateway: address of the pod on the host-only bridge.
     """
     address = IPv4Address(gateway)
+    script = _WAIT.format(ready=READY_FILE) + _SPOOL.format(spool=DNS_SPOOL) + _DNS_SCRIPT
     return PodContainer(
         role="dns",
-        command=(TINI, "-g", "--", "bash", "-c", _WAIT.format(ready=READY_FILE) + _DNS_SCRIPT),
+        command=(TINI, "-g", "--", "bash", "-c", script),
         user=f"{DNS_ID}:{DNS_ID}",
         env={
             "ABOX_UNBOUND_AGENT": render_server(UnboundRole.AGENT, address),
@@ -179,6 +213,7 @@ def dns_container(gateway: str) -> PodContainer:
         mounts=(
             VolumeMount(volume="policy", target=POLICY_DIR, read_only=True),
             VolumeMount(volume="run", target=RUN_DIR),
+            VolumeMount(volume="dns-spool", target=f"{SPOOL_DIR}/dns"),
         ),
         tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=1m,mode=1777"},  # noqa: S108  # a mount
         memory_mb=128,
@@ -192,12 +227,13 @@ def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer
     Args:
         gateway: address of the pod on the host-only bridge.
         proxy_port: TCP port of the forward proxy, 1 to 65535.
-        sandbox: name that every line of the verdict log carries.
+        sandbox: name for the refusals.
     """
     bootstrap = render_bootstrap(
         gateway=IPv4Address(gateway), proxy_port=proxy_port, sandbox=sandbox
     )
-    script = _WAIT.format(ready=READY_FILE) + _PROXY_SCRIPT.format(
+    script = _WAIT.format(ready=READY_FILE) + _SPOOL.format(spool=PROXY_SPOOL)
+    script += _PROXY_SCRIPT.format(
         concurrency=ENVOY_CONCURRENCY, flush_ms=ENVOY_FLUSH_MS, key_log=KEY_LOG_FILE
     )
     return PodContainer(
@@ -208,6 +244,7 @@ def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer
         mounts=(
             VolumeMount(volume="policy", target=POLICY_DIR, read_only=True),
             VolumeMount(volume="run", target=RUN_DIR),
+            VolumeMount(volume="proxy-spool", target=f"{SPOOL_DIR}/proxy"),
         ),
         tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=1m,mode=1777"},  # noqa: S108  # a mount
         memory_mb=512,
@@ -216,12 +253,12 @@ def proxy_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer
 
 
 def control_container(gateway: str, proxy_port: int, sandbox: str) -> PodContainer:
-    """The control program: certificate authority, policy reload, status.
+    """The control program: certificate authority, policy reload, status, verdict log.
 
     Args:
         gateway: address of the pod on the host-only bridge, where it probes dns and proxy.
         proxy_port: TCP port of the forward proxy.
-        sandbox: name of the sandbox.
+        sandbox: name that every line of the verdict log carries.
     """
     return PodContainer(
         role="control",
@@ -237,6 +274,9 @@ def control_container(gateway: str, proxy_port: int, sandbox: str) -> PodContain
             VolumeMount(volume="run", target=RUN_DIR),
             VolumeMount(volume="ca", target=CA_DIR),
             VolumeMount(volume="trust", target=TRUST_DIR),
+            VolumeMount(volume="dns-spool", target=f"{SPOOL_DIR}/dns"),
+            VolumeMount(volume="proxy-spool", target=f"{SPOOL_DIR}/proxy"),
+            VolumeMount(volume=LOG_FOLDER, target=LOG_DIR),
         ),
         tmpfs={"/tmp": "rw,noexec,nosuid,nodev,size=8m,mode=1777"},  # noqa: S108  # a mount
         memory_mb=192,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 from abox.pod import (
+    VOLUMES,
     PodContainer,
     control_container,
     dns_container,
@@ -39,6 +40,9 @@ def start() -> None:
     run_container(pause_container(), images["gateway"], pause)
     network("connect", "--ip", EGRESS_GATEWAY, f"{NAME}-egress", f"{NAME}-pause")
     joined = ["--network", f"container:{NAME}-pause"]
+    for volume, options in VOLUMES.items():
+        opts = [f"--opt={key}={value}" for key, value in options.items()]
+        docker("volume", "create", *opts, f"{NAME}-{volume}")
     run_container(dns_container(GATEWAY), images["gateway"], joined)
     run_container(proxy_container(GATEWAY, PROXY_PORT, NAME), images["gateway"], joined)
     run_container(control_container(GATEWAY, PROXY_PORT, NAME), images["gateway"], joined)

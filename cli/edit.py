@@ -5,7 +5,7 @@ put back. One edit at a time: a lock is held until the end.
 """
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from cli.parameters import Stack
 from cli.pulumi_engine import up
 from cli.stack_file import (
     ListKey,
-    append_entry,
+    append_entries,
     raw_settings,
     read_text,
     remove_entry,
@@ -72,31 +72,67 @@ def deny(stack: Stack, entry: Entry, *, no_apply: NoApply = False) -> None:
     _edit(stack, "deny", entry, apply=not no_apply)
 
 
+def allow_all(stack: str, entries: Sequence[Any], *, tell: Callable[[str], None] = say) -> None:
+    """Put several entries on the allowlist of a stack, in one go, and make them live.
+
+    Args:
+        stack: its name.
+        entries: as they stand in the settings.
+        tell: prints what is done.
+    """
+    edits = _Edits(current_checkout(), stack, tell)
+    edits.perform(lambda text: plan_additions(text, edits.checkout, stack, entries), apply=True)
+
+
 def _edit(stack: str, key: ListKey, entry: str, *, apply: bool) -> None:
-    """Edit a list and apply it, with the file put back if that fails."""
-    checkout = current_checkout()
-    file = checkout.stack_file(stack)
-    read_text(checkout, stack)  # an unknown stack is told before a lock file is made
-    with edit_lock(checkout.root / ".abox"):
-        before = read_text(checkout, stack)
-        edit = plan_edit(before, checkout, stack, key, parse_entry(entry))
-        if not edit.words:
-            say(f"{shown(file)}: {entry} is already in `{key}`; nothing changed")
-            return
-        write_atomically(file, edit.text)
-        for words in edit.words:
-            say(f"{shown(file)}: {words}")
-        if apply:
-            _apply(checkout, stack, before, edit.text)
-        else:
-            say(f"not live yet: run `pulumi up -s {stack}`")
+    """Edit a list and apply it."""
+    edits = _Edits(current_checkout(), stack, say)
+    value = parse_entry(entry)
+    if not edits.perform(
+        lambda text: plan_edit(text, edits.checkout, stack, key, value), apply=apply
+    ):
+        say(f"{shown(edits.file)}: {entry} is already in `{key}`; nothing changed")
 
 
-def _apply(checkout: Checkout, stack: str, before: str, after: str) -> None:
-    """Run `pulumi up`; put the settings file back if it fails."""
+@dataclass(frozen=True)
+class _Edits:
+    """Changes of one stack's file."""
+
+    checkout: Checkout
+    stack: str
+    tell: Callable[[str], None]
+
+    @property
+    def file(self) -> Path:
+        """The settings file."""
+        return self.checkout.stack_file(self.stack)
+
+    def perform(self, plan: Callable[[str], Edit], *, apply: bool) -> bool:
+        """Edit the file and apply it, with the file put back if that fails.
+
+        Returns: whether anything changed.
+        """
+        read_text(self.checkout, self.stack)  # an unknown stack is told before a lock file is made
+        with edit_lock(self.checkout.root / ".abox"):
+            before = read_text(self.checkout, self.stack)
+            edit = plan(before)
+            if not edit.words:
+                return False
+            write_atomically(self.file, edit.text)
+            for words in edit.words:
+                self.tell(f"{shown(self.file)}: {words}")
+            if apply:
+                self.tell(f"live: {_apply(self.checkout, self.stack, before, edit.text)}")
+            else:
+                self.tell(f"not live yet: run `pulumi up -s {self.stack}`")
+        return True
+
+
+def _apply(checkout: Checkout, stack: str, before: str, after: str) -> str:
+    """Run `pulumi up`, whose summary is returned; put the settings file back if it fails."""
     file = checkout.stack_file(stack)
     try:
-        summary = up(checkout, stack)
+        return str(up(checkout, stack))
     except (AboxError, KeyboardInterrupt):
         if read_text(checkout, stack) == after:
             write_atomically(file, before)
@@ -104,7 +140,6 @@ def _apply(checkout: Checkout, stack: str, before: str, after: str) -> None:
         else:
             note(f"{shown(file)} was changed meanwhile and is left alone")
         raise
-    say(f"live: {summary}")
 
 
 def parse_entry(text: str) -> Any:
@@ -141,11 +176,28 @@ def plan_edit(before: str, checkout: Checkout, stack: str, key: ListKey, entry: 
         text = remove_entry(text, other, index)
         words.append(f"`{other}` loses {_in_words(settings[other][index])}")
     if not any(_same(one, entry) for one in settings.get(key) or []):
-        text = append_entry(text, key, entry)
+        text = append_entries(text, key, [entry])
         words.append(f"`{key}` gains {_in_words(entry)}")
     policy = settings_of(text, checkout, stack).policy
     _check_effect(policy, key, entry)
     return Edit(text, tuple(words))
+
+
+def plan_additions(before: str, checkout: Checkout, stack: str, entries: Sequence[Any]) -> Edit:
+    """Decide what to add so that several entries are allowed.
+
+    Raises:
+        AboxError: the settings would be refused, or an entry would have no effect.
+    """
+    listed = raw_settings(before, shown(checkout.stack_file(stack))).get("allow") or []
+    fresh = [entry for entry in entries if not any(_same(one, entry) for one in listed)]
+    if not fresh:
+        return Edit(before, ())
+    text = append_entries(before, "allow", fresh)
+    policy = settings_of(text, checkout, stack).policy
+    for entry in fresh:
+        _check_effect(policy, "allow", entry)
+    return Edit(text, tuple(f"`allow` gains {_in_words(entry)}" for entry in fresh))
 
 
 def _check_effect(policy: Policy, key: ListKey, entry: Any) -> None:

@@ -21,6 +21,7 @@ from cli.explain import explain
 from cli.listing import ls
 from cli.logs import logs
 from cli.output import complain, say
+from cli.profile import profile
 from cli.tap import tap
 from cli.version import VERSION
 
@@ -73,6 +74,7 @@ app.command(
 )(run_in_agent)
 app.command("shell", short_help="Open a shell in the agent.")(open_shell)
 app.command("logs", short_help="Show what was asked for, allowed and denied.")(logs)
+app.command("profile", short_help="Turn what passive mode saw into allowlist lines.")(profile)
 app.command("explain", short_help="Tell which rule allows or denies a URL.")(explain)
 app.command("allow", short_help="Put a name on the allowlist, live.")(allow)
 app.command("deny", short_help="Put a name on the denylist, live.")(deny)

@@ -9,7 +9,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,15 +100,15 @@ def raw_settings(text: str, name: str) -> Mapping[str, Any]:
     return settings
 
 
-def append_entry(text: str, key: ListKey, value: Any) -> str:
-    """The text with one more entry at the end of a list."""
+def append_entries(text: str, key: ListKey, values: Sequence[Any]) -> str:
+    """The text with more entries at the end of a list."""
     settings = _editable(text)[1]
     sequence = settings.get(key)
     if _is_block(sequence):
-        edited = _append_line(text, settings, key, value)
+        edited = _append_lines(text, settings, key, values)
     else:
-        edited = _append_by_library(text, key, value)
-    return _proven(text, edited, key, [*_plain_list(text, key), value])
+        edited = _append_by_library(text, key, values)
+    return _proven(text, edited, key, [*_plain_list(text, key), *values])
 
 
 def remove_entry(text: str, key: ListKey, index: int) -> str:
@@ -189,8 +189,8 @@ def _is_block(sequence: Any) -> bool:
     )
 
 
-def _append_line(text: str, settings: CommentedMap, key: ListKey, value: Any) -> str:
-    """Write one more line below the last entry of a list."""
+def _append_lines(text: str, settings: CommentedMap, key: ListKey, values: Sequence[Any]) -> str:
+    """Write more lines below the last entry of a list."""
     sequence = settings[key]
     lines = text.splitlines(keepends=True)
     first_line, first_column = sequence.lc.item(0)
@@ -200,7 +200,7 @@ def _append_line(text: str, settings: CommentedMap, key: ListKey, value: Any) ->
     if not lines[end - 1].endswith("\n"):
         lines[end - 1] += newline
     gap = " " * (first_column - len(indent) - 1)
-    lines.insert(end, f"{indent}-{gap}{_scalar(value)}{newline}")
+    lines[end:end] = [f"{indent}-{gap}{scalar(value)}{newline}" for value in values]
     return "".join(lines)
 
 
@@ -227,13 +227,13 @@ def _end_of_item(lines: list[str], sequence: CommentedSeq, index: int) -> int:
     return end
 
 
-def _append_by_library(text: str, key: ListKey, value: Any) -> str:
+def _append_by_library(text: str, key: ListKey, values: Sequence[Any]) -> str:
     """Append to a list that is empty, missing, or written in brackets."""
     document, settings = _editable(text)
     sequence = settings.get(key)
     if not isinstance(sequence, CommentedSeq):
         sequence = settings[key] = CommentedSeq()
-    sequence.append(value)
+    sequence.extend(values)
     return _dump(document, text)
 
 
@@ -255,7 +255,7 @@ def _dump(document: CommentedMap, text: str) -> str:
     return stream.getvalue()
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
     """An entry on one line: a name as it is, quoted where YAML would read something else."""
     if not isinstance(value, str):
         return str(yaml.safe_dump(value, default_flow_style=True, width=1_000_000)).strip()

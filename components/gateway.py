@@ -1,4 +1,4 @@
-"""The gateway pod without its proxy: namespace, DNS filter, control program, and their volumes."""
+"""The gateway pod without its proxy: namespace, DNS filter, control, their volumes and log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
-from abox.pod import PodContainer, control_container, dns_container, pause_container
+from abox.pod import (
+    LOG_FOLDER,
+    VOLUMES,
+    PodContainer,
+    control_container,
+    dns_container,
+    pause_container,
+)
 from components.container import HardenedContainer
-from components.host import ExpectedNetwork
+from components.host import ExpectedNetwork, LogFolder
 from components.pod import pod_container
-
-VOLUMES = ("policy", "run", "ca", "trust")
-"""The pod's volumes; ``trust`` is also the agent's trust store, read-only there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,8 @@ class GatewayArgs:
     """Its IPv6 address there; None: the pod has no IPv6."""
     proxy_port: int
     """TCP port of the forward proxy."""
+    log_folder: str
+    """Path on the host of the verdict log."""
     after: Sequence[Resource] = ()
     """What must stand before the pod connects to the bridges."""
 
@@ -59,10 +65,12 @@ class Gateway(ComponentResource):
                     docker.VolumeLabelArgs(label=LABEL_ROLE, value=volume),
                     docker.VolumeLabelArgs(label=LABEL_SANDBOX, value=args.sandbox),
                 ],
+                driver_opts=options or None,
                 opts=child,
             ).name
-            for volume in VOLUMES
+            for volume, options in VOLUMES.items()
         }
+        logs = LogFolder(f"{name}-logs", sandbox=args.sandbox, opts=child)
 
         def container(
             describe: Callable[[str], PodContainer],
@@ -81,10 +89,10 @@ class Gateway(ComponentResource):
                 sandbox=args.sandbox,
                 image=args.image,
                 gateway=args.gateway,
-                volumes=self.volumes,
+                volumes={**self.volumes, LOG_FOLDER: args.log_folder},
                 joined=joined,
                 networks=() if joined else legs,
-                after=args.after,
+                after=[*args.after, logs],
             )
             return HardenedContainer(f"{name}-{spec.role}", spec, child)
 

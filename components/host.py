@@ -198,6 +198,22 @@ class GatewayPolicy(CustomResource):
         super().__init__("abox:index:GatewayPolicy", name, props, opts)
 
 
+class LogFolder(CustomResource):
+    """The host's folder of the sandbox's verdict log; it outlives the pod's containers."""
+
+    path: Output[str]
+    """Where it is; known in preview."""
+    findings: Output[list[str]]
+    """What is wrong with it; empty when all is well."""
+
+    def __init__(
+        self, name: str, *, sandbox: Input[str], opts: ResourceOptions | None = None
+    ) -> None:
+        """Make the folder for ``sandbox``."""
+        props = {"sandbox": sandbox, **_unset("path findings")}
+        super().__init__("abox:index:LogFolder", name, props, opts)
+
+
 class ContainerGeneration(CustomResource):
     """A number that grows when the container of a role is damaged beyond live repair.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from pathlib import PurePosixPath
 from typing import Any
 
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from abox.allowlist import Policy
+from abox.host_state import verdict_log
 from abox.naming import Role
 from abox.settings import Settings
 from components.agent import Agent, AgentArgs, agent_image
@@ -31,6 +33,8 @@ class SandboxArgs:
     """Image ids by role: gateway and agent."""
     upstream_dns: tuple[IPv4Address, ...]
     """Resolvers of allowed names: the stack's own, or the host's."""
+    state_dir: PurePosixPath
+    """What abox keeps on the host; below it is the sandbox's verdict log."""
 
 
 class Sandbox(ComponentResource):
@@ -95,6 +99,7 @@ class Sandbox(ComponentResource):
                 egress_gateway=lease.egress_gateway,
                 egress_gateway_v6=lease.egress_gateway_v6 if ipv6 else None,
                 proxy_port=settings.proxy_port,
+                log_folder=str(verdict_log(args.state_dir, name)),
                 after=network.postures,
             ),
             child,

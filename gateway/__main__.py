@@ -1,6 +1,7 @@
 """``abox-gateway``: the commands of the control container.
 
 serve    the daemon
+collect  write the verdict log (the daemon starts it)
 apply    make the policy on standard input live; one line of JSON says how it went
 status   what is live, as one line of JSON
 ready    wait until dns and proxy serve
@@ -11,7 +12,6 @@ keys     in the proxy's container: TLS keys on standard output, until standard i
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import os
@@ -39,9 +39,18 @@ def _gateway() -> IPv4Address:
 
 
 def _serve(_options: argparse.Namespace) -> int:
+    import asyncio
+
     from gateway.serve import serve
 
     asyncio.run(serve(Path(CA_DIR)))
+    return 0
+
+
+def _collect(_options: argparse.Namespace) -> int:
+    from gateway.collect import collect
+
+    collect(os.environ["ABOX_SANDBOX"], str(_gateway()))
     return 0
 
 
@@ -114,6 +123,7 @@ def _print(document: Mapping[str, object]) -> None:
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
+    "collect": _collect,
     "apply": _apply,
     "status": _status,
     "ready": _ready,

@@ -7,6 +7,8 @@ while it is away Envoy goes on with its last policy and the certificates it has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,11 @@ from gateway.watched_file import WatchedFile
 
 POLL_S = 0.5
 """Seconds between two looks at the authority's files."""
+COLLECTOR_PAUSE_S = 1.0
+"""Seconds before a collector that ended is started again."""
+STOP_S = 1.5
+"""Seconds that it has to write what it holds; the engine waits two."""
+_LOG = logging.getLogger(__name__)
 CERTIFICATE_NAME, KEY_NAME = "ca.pem", "ca.key"
 
 
@@ -39,15 +46,35 @@ async def serve(ca_folder: Path) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    while not stopped.is_set():
-        found = authority.value()
-        if found is not None and found is not service.authority:
-            service.replace_authority(found)
-        try:
-            await asyncio.wait_for(stopped.wait(), POLL_S)
-        except TimeoutError:
-            continue
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_keep_collecting(stopped))
+        while not stopped.is_set():
+            found = authority.value()
+            if found is not None and found is not service.authority:
+                service.replace_authority(found)
+            await _happens(stopped, POLL_S)
     await server.stop(grace=0.2)
+
+
+async def _keep_collecting(stopped: asyncio.Event) -> None:
+    """Have a collector of the verdict log run; nothing else depends on it."""
+    while not stopped.is_set():
+        process = await asyncio.create_subprocess_exec("abox-gateway", "collect")
+        ended, stop = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stopped.wait())
+        await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if stopped.is_set() and process.returncode is None:
+            process.terminate()
+            await asyncio.wait((ended,), timeout=STOP_S)
+        elif not stopped.is_set():
+            _LOG.error("the collector of the verdict log ended with %s", process.returncode)
+            await _happens(stopped, COLLECTOR_PAUSE_S)
+
+
+async def _happens(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, but not for ever."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
 
 
 async def _write_first_files() -> None:

@@ -1,4 +1,7 @@
-"""No container sees the host's sockets, homes, keys or system folders."""
+"""No container sees the host's sockets, homes, keys or system folders.
+
+One folder of abox's own is mounted: the verdict log, in the container that writes it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,17 @@ from typing import Any
 from pulumi_policy import ResourceValidationPolicy
 
 from abox.host_paths import check_source
+from abox.host_state import is_verdict_log
+from abox.naming import Role
 from abox.refusals import RefusedError
-from policy.resources import CONTAINER, MANDATORY, ReportViolation, ResourceValidationArgs, items
+from policy.resources import (
+    CONTAINER,
+    MANDATORY,
+    ReportViolation,
+    ResourceValidationArgs,
+    items,
+    role_of,
+)
 
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -20,6 +32,8 @@ def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if volume.get("fromContainer"):
             report("volumes of another container are mounted: name each volume", args.urn)
     for source in _sources(args.props):
+        if role_of(args.props) == Role.CONTROL and is_verdict_log(source):
+            continue
         try:
             check_source(source)
         except RefusedError as refused:

@@ -328,7 +328,8 @@ def _make_folder(folder: Path) -> None:
         raise HostError(
             what=f"folder {folder} can't be made",
             why=error.strerror or str(error),
-            remedy="run as root, or set ABOX_STATE_DIR to a folder that may be written",
+            remedy="run as root, or set "
+            f"{host_state.STATE_VARIABLE} to a folder that may be written",
         ) from error
 
 
@@ -408,6 +409,63 @@ def read_document(path: Path) -> dict[str, Any] | None:
 def documents(folder: Path) -> Sequence[Path]:
     """JSON documents of a folder, sorted by name."""
     return sorted(folder.glob("*.json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderFacts:
+    """Who a folder belongs to, and what they may do."""
+
+    owner: int
+    group: int
+    mode: int
+
+    def __str__(self) -> str:
+        return f"owner {self.owner}:{self.group}, mode {self.mode:o}"
+
+
+def read_folder(path: Path) -> FolderFacts | None:
+    """What a folder is like; None if there is none, or something else in its place."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    return FolderFacts(owner=found.st_uid, group=found.st_gid, mode=mode)
+
+
+def make_folder(path: Path, wanted: FolderFacts) -> None:
+    """Have a folder with this owner and mode, below one that is root's alone."""
+    _make_folder(path.parent)
+    try:
+        if read_folder(path) is None:
+            path.mkdir(mode=wanted.mode)
+        os.chown(path, wanted.owner, wanted.group, follow_symlinks=False)
+        path.chmod(wanted.mode)
+    except OSError as error:
+        raise HostError(
+            what=f"folder {path} can't be made",
+            why=error.strerror or str(error),
+            remedy="run as root; if something else has that name, remove it",
+        ) from error
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is in it, and the two above as far as that empties them."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise HostError(
+            what=f"folder {path} can't be removed",
+            why=error.strerror or str(error),
+            remedy="remove it by hand, then run again",
+        ) from error
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+        path.parent.parent.rmdir()
 
 
 def remove_document(path: Path) -> None:

@@ -15,6 +15,7 @@ from provider.domain_posture import DomainPostureResource, Tools
 from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
+from provider.log_folder import LogFolderResource
 from provider.network_posture import NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
@@ -41,6 +42,7 @@ def resources() -> Mapping[str, Resource]:
         DomainPostureResource(libvirt, remembered),
         FirewallTableResource(host.nft),
         GatewayPolicyResource(host.engine),
+        LogFolderResource(host.engine, host.state_dir),
         NetworkPostureResource(host.engine, host.is_up, host.set_up, remembered),
         NwFilterResource(host.virsh),
         PreflightResource(

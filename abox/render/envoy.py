@@ -56,11 +56,12 @@ from abox.render.paths import (
     ENVOY_ADMIN_SOCKET,
     GATE_FILE,
     KEY_LOG_FILE,
+    PROXY_SPOOL,
     ROUTES_FILES,
     SDS_SOCKET,
     UPSTREAM_AUTHORITIES_FILE,
 )
-from abox.verdict_log import ACCESS_LOG_FIELDS
+from abox.verdict_sources import ACCESS_LOG_FIELDS
 
 STREAM_IDLE_S = 3600
 """Seconds without a byte in either direction before a stream is closed."""
@@ -326,7 +327,7 @@ def _connection_manager(
         request_headers_timeout=f"{HEADERS_TIMEOUT_S}s",
         stream_idle_timeout=f"{STREAM_IDLE_S}s",
         local_reply_config=local_replies(sandbox),
-        access_log=[_access_log(side, sandbox)],
+        access_log=[_access_log()],
         **options,
     )
 
@@ -471,12 +472,13 @@ _DNS_CACHE: Json = {
 """One cache for all clusters: the address that is judged is the address that is dialled."""
 
 
-def _access_log(side: Side, sandbox: str) -> Json:
-    fields = {"sandbox": sandbox, "side": side.value, **ACCESS_LOG_FIELDS}
+def _access_log() -> Json:
+    """Lines for control's collector; a full spool loses lines and holds up nobody."""
     return extension(
-        "envoy.access_loggers.stdout",
-        "extensions.access_loggers.stream.v3.StdoutAccessLog",
-        log_format={"json_format": fields},
+        "envoy.access_loggers.file",
+        "extensions.access_loggers.file.v3.FileAccessLog",
+        path=PROXY_SPOOL,
+        log_format={"json_format": dict(ACCESS_LOG_FIELDS)},
     )
 
 

@@ -11,6 +11,15 @@ CA_DIR = "/var/lib/abox/ca"
 TRUST_DIR = "/var/lib/abox/trust"
 """What the agent sees as /etc/ssl/certs: public roots and the sandbox's authority."""
 
+LOG_DIR = "/var/log/abox"
+"""The verdict log: a folder of the host that control alone mounts."""
+SPOOL_DIR = "/var/spool/abox"
+"""What the filters write line after line: file systems in memory, one a filter."""
+
+DNS_SPOOL = f"{SPOOL_DIR}/dns/replies"
+PROXY_SPOOL = f"{SPOOL_DIR}/proxy/requests"
+"""Read by control's collector, which gives the space back."""
+
 SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
 ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
 KEY_LOG_FILE = "/tmp/tls-keys"  # noqa: S108  # in the proxy's own memory

@@ -16,7 +16,7 @@ from abox.allowlist import Mode, Policy
 from abox.name_shape import HEALTH_NAME, RESERVED_SUFFIXES
 from abox.name_table import NameTable
 from abox.render.addresses import refused_networks
-from abox.render.paths import RPZ_FILE, unbound_file, unbound_socket
+from abox.render.paths import DNS_SPOOL, RPZ_FILE, unbound_file, unbound_socket
 
 ZONE = "policy.abox."
 """Name of the response policy zone."""
@@ -76,6 +76,7 @@ def render_server(role: UnboundRole, gateway: IPv4Address) -> str:
     address = gateway if agent else IPv4Address("127.0.0.1")
     clients = IPv4Network((int(gateway), 24), strict=False) if agent else "127.0.0.1/32"
     zones = "".join(f'  local-zone: "{zone}" nodefault\n' for zone in _BUILT_IN_ZONES)
+    log = _REPLY_LOG if agent else _NO_LOG
     return (
         f"server:\n"
         f"  interface: {address}@53\n"
@@ -83,6 +84,7 @@ def render_server(role: UnboundRole, gateway: IPv4Address) -> str:
         f"  access-control: {clients} allow\n"
         f'  module-config: "respip python iterator"\n'
         f"{_SERVER}"
+        f"{log}"
         f"  unblock-lan-zones: yes\n"
         f"{zones}"
         f'  include: "{unbound_file(role.value)}"\n'
@@ -105,7 +107,6 @@ _SERVER = """\
   directory: "/tmp"
   pidfile: ""
   use-syslog: no
-  logfile: ""
   do-ip6: no
   num-threads: 1
   incoming-num-tcp: 0
@@ -134,9 +135,15 @@ _SERVER = """\
   do-not-query-localhost: yes
   so-rcvbuf: 0
   verbosity: 1
+"""
+
+_REPLY_LOG = f"""\
+  logfile: "{DNS_SPOOL}"
   log-replies: yes
   log-tag-queryreply: yes
 """
+"""For control's collector; a full spool loses lines and holds up nobody."""
+_NO_LOG = '  logfile: ""\n'
 
 
 def render_dynamic(role: UnboundRole, cidrs: Sequence[Network], upstream_dns: Sequence[str]) -> str:

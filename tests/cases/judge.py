@@ -12,6 +12,7 @@ from typing import Any
 import dns.exception
 import dns.message
 
+from abox.verdict_log import Source, parse_line, stamp
 from tests.cases.leaf import leaf_faults
 from tests.cases.model import Case
 from tests.cases.outcome import Outcome
@@ -351,29 +352,35 @@ def exit_nonzero(evidence: Evidence, wanted: Any) -> Faults:
         yield f"exit code {done.code if done else None}: {_short(done.stdout if done else '')}"
 
 
-def _await_log(evidence: Evidence) -> None:
-    """Wait for the verdict: Envoy writes its log a few seconds late. There may be none."""
+def _verdict_log(evidence: Evidence) -> list[str]:
+    """The verdict log, once this action's line is in it: Envoy writes late. There may be none."""
     deadline = time.monotonic() + LOG_DELAY_S
-    while time.monotonic() < deadline:
-        if evidence.sandbox.log("proxy", evidence.outcome.started).stdout:
-            return
+    begun = stamp(evidence.outcome.started)
+    lines = evidence.sandbox.verdict_lines()
+    while time.monotonic() < deadline and not any(_time_of(line) >= begun for line in lines):
         time.sleep(0.5)
+        lines = evidence.sandbox.verdict_lines()
+    return lines
+
+
+def _time_of(line: str) -> str:
+    found = parse_line(line)
+    return stamp(found.time) if found and found.source is Source.HTTP else ""
 
 
 def log_lacks(evidence: Evidence, wanted: Any) -> Faults:
     """Nothing of this stands in a log of the gateway."""
-    _await_log(evidence)
+    logs = {"the pod": "\n".join(_verdict_log(evidence))}
     for role in LOGS:
         done = evidence.sandbox.log(role, evidence.outcome.started)
-        for text in [wanted] if isinstance(wanted, str) else wanted:
-            if text in done.stdout + done.stderr:
-                yield f"the log of {role} holds {text!r}"
+        logs[role] = done.stdout + done.stderr
+    for text in [wanted] if isinstance(wanted, str) else wanted:
+        yield from (f"the log of {name} holds {text!r}" for name in logs if text in logs[name])
 
 
 def log_lines_are_json(evidence: Evidence, wanted: Any) -> Faults:
-    """Every line of the proxy's verdict log is an object."""
-    _await_log(evidence)
-    lines = evidence.sandbox.log("proxy", evidence.outcome.started).stdout.splitlines()
+    """Every line of the verdict log is an object."""
+    lines = _verdict_log(evidence)
     bad = [line for line in lines if not _is_object(line)]
     if bool(not bad) is not wanted:
         yield f"{len(lines)} lines, of which no JSON: {_short(bad)}"

@@ -16,6 +16,7 @@ from abox.errors import AboxError
 from tests import host
 from tests.cases import mapping, sockets
 from tests.cases.judge import Evidence, judge_all
+from tests.cases.log_volume import full_log_volume
 from tests.cases.model import Case
 from tests.cases.outcome import NotRunError, Outcome
 from tests.cases.placeholders import Placeholders
@@ -47,8 +48,6 @@ class LiveRunner:
 
         Raises: NotRunError if there is nothing to run it on.
         """
-        if case.given.get("log_volume"):
-            raise NotRunError("the gateway has no log volume: it writes to its standard output")
         with tempfile.TemporaryDirectory(prefix="abxt-case-") as folder:
             places = Placeholders(self._sandbox, Path(folder), self._other, _role_of(case))
             filled = replace(
@@ -103,7 +102,7 @@ class LiveRunner:
             if case.expect.get("or_config_error"):
                 return []
             return [f"the settings were refused: {' / '.join(str(error).splitlines())}"]
-        with self._listening(case), self._reloading(case, settings):
+        with self._listening(case), self._log(case), self._reloading(case, settings):
             return self._within_time(case)
 
     def _establish(self, action: Mapping[str, Any] | None) -> None:
@@ -121,6 +120,15 @@ class LiveRunner:
         wanted = (case.given.get("host") or {}).get("listens") or []
         with listening(self._sandbox.host_address, wanted):
             yield
+
+    def _log(self, case: Case) -> contextlib.AbstractContextManager[None]:
+        """The log's volume, full where the case says so."""
+        wanted = case.given.get("log_volume")
+        if wanted not in (None, "full"):
+            raise NotRunError(f"a log volume that is {wanted!r}")
+        if wanted is None:
+            return contextlib.nullcontext()
+        return full_log_volume(self._sandbox.facts.container)
 
     @contextlib.contextmanager
     def _reloading(self, case: Case, settings: Mapping[str, Any]) -> Iterator[None]:

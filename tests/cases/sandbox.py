@@ -7,6 +7,7 @@ import importlib.util
 import io
 import itertools
 import json
+import os
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from abox.allowlist import Policy
+from abox.host_state import state_dir, verdict_log
 from abox.naming import bridge_name, egress_bridge_name
 from abox.render.nftables import TableSpec, render_table
 from abox.settings import Settings, parse_settings
@@ -232,6 +234,12 @@ class Sandbox:
         """What a container of the pod logged since a time (seconds since 1970)."""
         command = ["docker", "logs", "--since", f"{since:.3f}", self.facts.container(role)]
         return host.run(command, check=False)
+
+    def verdict_lines(self) -> list[str]:
+        """Lines of the verdict log, as they are in its files."""
+        folder = verdict_log(Path(state_dir(os.environ)), self.name)
+        files = sorted(folder.glob("*.jsonl*"))
+        return [line for file in files for line in file.read_text().splitlines()]
 
     def files_with(self, role: str, text: str, folders: tuple[str, ...]) -> list[str]:
         """Files below folders of a container of the pod that hold a text."""

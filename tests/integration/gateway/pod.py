@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Any
 
 from abox import pod
 from abox.allowlist import parse_policy
+from abox.verdict_log import NameVerdict, RequestVerdict, Verdict, parse_line
 from components.images import read_image_ids
 from tests import host
 from tests.integration.gateway.authority import make_authority
@@ -45,6 +49,26 @@ class GatewayPod:
         return str(self.subnet.network_address + 2)
 
     @property
+    def log_folder(self) -> Path:
+        """The host's folder of the verdict log."""
+        return Path(tempfile.gettempdir(), f"{self.name}-{pod.LOG_FOLDER}")
+
+    def verdicts(self) -> list[Verdict]:
+        """The verdict log so far, in the order of time."""
+        texts = [path.read_text() for path in self.log_folder.glob("*-*.jsonl*")]
+        found = [parse_line(line) for text in texts for line in text.splitlines()]
+        assert None not in found
+        return sorted((line for line in found if line is not None), key=lambda line: line.time)
+
+    def requests_logged(self) -> list[RequestVerdict]:
+        """Requests in the verdict log."""
+        return [line for line in self.verdicts() if isinstance(line, RequestVerdict)]
+
+    def names_logged(self) -> list[NameVerdict]:
+        """Queries in the verdict log."""
+        return [line for line in self.verdicts() if isinstance(line, NameVerdict)]
+
+    @property
     def bridges(self) -> tuple[str, str]:
         """Interface names of both bridges."""
         return f"{self.name}b", f"{self.name}e"
@@ -53,6 +77,11 @@ class GatewayPod:
         """Make networks, volumes and containers."""
         self._add_network(self.bridges[0], self.subnet, internal=True)
         self._add_network(self.bridges[1], self.egress_subnet, internal=False)
+        for volume, options in pod.VOLUMES.items():
+            opts = [f"--opt={key}={value}" for key, value in options.items()]
+            _docker("volume", "create", *opts, self._named(volume))
+        self.log_folder.mkdir(mode=0o700)
+        os.chown(self.log_folder, pod.CONTROL_ID, pod.CONTROL_ID)
         specs = (
             pod.pause_container(),
             pod.control_container(self.gateway, self.proxy_port, self.name),
@@ -70,8 +99,9 @@ class GatewayPod:
         names = [self._named(role) for role in ("proxy", "dns", "control", "pause")]
         host.run(["docker", "rm", "-f", *names], check=False)
         host.run(["docker", "network", "rm", *self.bridges], check=False)
-        volumes = [self._named(volume) for volume in ("policy", "run", "ca", "trust")]
+        volumes = [self._named(volume) for volume in pod.VOLUMES]
         host.run(["docker", "volume", "rm", "-f", *volumes], check=False)
+        shutil.rmtree(self.log_folder, ignore_errors=True)
 
     def apply(
         self,
@@ -136,11 +166,6 @@ class GatewayPod:
             parts.append(f"== {role}\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
         return "\n".join(parts)
 
-    def log_lines(self, role: str) -> list[str]:
-        """Lines that a container printed."""
-        done = host.run(["docker", "logs", self._named(role)])
-        return [*done.stdout.splitlines(), *done.stderr.splitlines()]
-
     @property
     def pid(self) -> int:
         """A process in the pod's network namespace, as the host counts."""
@@ -180,7 +205,9 @@ class GatewayPod:
         args += [f"--sysctl={key}={value}" for key, value in spec.sysctls.items()]
         for mount in spec.mounts:
             mode = ":ro" if mount.read_only else ""
-            args.append(f"--volume={self._named(mount.volume)}:{mount.target}{mode}")
+            logs = mount.volume == pod.LOG_FOLDER
+            source = str(self.log_folder) if logs else self._named(mount.volume)
+            args.append(f"--volume={source}:{mount.target}{mode}")
         if os.environ.get(LIVE_CODE) == "1":
             args += [f"--volume={host.ROOT}/{n}:/opt/abox/lib/{n}:ro" for n in ("abox", "gateway")]
         # By id: a tag is shared by all checkouts of this machine.

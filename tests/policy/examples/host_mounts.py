@@ -17,6 +17,9 @@ PASSING = {
     "project folder": container(volumes=[_host("/srv/project")]),
     "bound project folder": container(mounts=[_bind("/home/user/project")]),
     "named volume": container(mounts=[{"type": "volume", "source": "data", "target": "/data"}]),
+    "verdict log": container(
+        role="control", volumes=[_host("/var/lib/abox/sandboxes/dev/logs/verdicts")]
+    ),
     "tmpfs": container(mounts=[{"type": "tmpfs", "target": "/work"}]),
 }
 FAILING = {
@@ -34,6 +37,13 @@ FAILING = {
     "above a closed folder": container(mounts=[_bind("/var")]),
     "source missing": container(mounts=[{"type": "bind", "target": "/work"}]),
     "named pipe": container(mounts=[{"type": "npipe", "source": "x", "target": "/work"}]),
+    "verdict log in the agent": container(
+        volumes=[_host("/var/lib/abox/sandboxes/dev/logs/verdicts")]
+    ),
+    "beside the verdict log": container(role="control", volumes=[_host("/var/lib/abox/leases")]),
+    "above the verdict log": container(
+        role="control", volumes=[_host("/var/lib/abox/sandboxes/dev/logs")]
+    ),
     "of another container": container(volumes=[{"fromContainer": "control"}]),
     "any container": container(role=None, volumes=[_host("/")]),
 }

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from abox.errors import AboxError, SettingsError
 from cli.checkout import Checkout
-from cli.stack_file import append_entry, raw_settings, read_settings, remove_entry, write_atomically
+from cli.stack_file import (
+    append_entries,
+    raw_settings,
+    read_settings,
+    remove_entry,
+    write_atomically,
+)
 from tests.unit.cli.conftest import SETTINGS
 
 
@@ -25,18 +31,18 @@ def listed(text: str, key: str) -> object:
 
 
 def test_an_appended_entry_is_one_new_line():
-    after = append_entry(SETTINGS, "allow", "new.example.com")
+    after = append_entries(SETTINGS, "allow", ["new.example.com"])
     assert changed_lines(SETTINGS, after) == ["+       - new.example.com"]
 
 
 def test_an_entry_that_yaml_would_misread_is_quoted():
-    after = append_entry(SETTINGS, "allow", "*.example.dev")
+    after = append_entries(SETTINGS, "allow", ["*.example.dev"])
     assert changed_lines(SETTINGS, after) == ['+       - "*.example.dev"']
 
 
 def test_a_mapping_is_appended_on_one_line():
     entry = {"host": "a.example.com", "ports": [8443]}
-    after = append_entry(SETTINGS, "allow", entry)
+    after = append_entries(SETTINGS, "allow", [entry])
     assert changed_lines(SETTINGS, after) == ["+       - {host: a.example.com, ports: [8443]}"]
 
 
@@ -73,13 +79,13 @@ def test_the_last_entry_of_a_list_leaves_an_empty_list():
     ],
 )
 def test_a_list_that_is_not_there_is_made(text):
-    after = append_entry(text, "allow", "new.example.com")
+    after = append_entries(text, "allow", ["new.example.com"])
     assert listed(after, "allow") == ["new.example.com"]
 
 
 def test_a_list_in_brackets_is_edited_and_its_neighbours_keep_their_comments():
     text = "config:\n  abox:sandbox:\n    # why\n    allow: [a.test, b.test]  # both\n"
-    after = append_entry(text, "allow", "c.test")
+    after = append_entries(text, "allow", ["c.test"])
     assert (
         after == "config:\n  abox:sandbox:\n    # why\n    allow: [a.test, b.test, c.test] # both\n"
     )
@@ -88,25 +94,25 @@ def test_a_list_in_brackets_is_edited_and_its_neighbours_keep_their_comments():
 
 def test_a_list_at_the_column_of_its_key_is_kept_there():
     text = "config:\n  abox:sandbox:\n    allow:\n    - a.test\n    mode: active\n"
-    assert append_entry(text, "allow", "b.test") == text.replace(
+    assert append_entries(text, "allow", ["b.test"]) == text.replace(
         "a.test\n", "a.test\n    - b.test\n"
     )
 
 
 def test_a_file_without_a_final_line_break_gets_one():
     text = "config:\n  abox:sandbox:\n    allow:\n      - a.test"
-    assert append_entry(text, "allow", "b.test") == text + "\n      - b.test\n"
+    assert append_entries(text, "allow", ["b.test"]) == text + "\n      - b.test\n"
 
 
 def test_windows_line_breaks_are_kept():
     text = "config:\r\n  abox:sandbox:\r\n    allow:\r\n      - a.test\r\n"
-    assert append_entry(text, "allow", "b.test") == text + "      - b.test\r\n"
+    assert append_entries(text, "allow", ["b.test"]) == text + "      - b.test\r\n"
 
 
 def test_a_form_that_an_edit_would_not_keep_is_refused():
     text = "config:\n  abox:sandbox:\n    allow: &names\n      - a.test\n    deny: *names\n"
     with pytest.raises(SettingsError, match="by hand"):
-        append_entry(text, "allow", "b.test")
+        append_entries(text, "allow", ["b.test"])
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}\.example", fullmatch=True)
@@ -119,7 +125,7 @@ def test_any_edit_keeps_every_other_line(entries, data):
     lines = "".join(f"      - {name}{comment}\n" for name, comment in entries)
     text = f"# top\nconfig:\n  abox:sandbox:\n    allow:\n{lines}    mode: active  # end\n"
     index = data.draw(st.integers(0, len(entries) - 1))
-    appended = append_entry(text, "allow", "new.example")
+    appended = append_entries(text, "allow", ["new.example"])
     assert changed_lines(text, appended) == ["+       - new.example"]
     removed = remove_entry(text, "allow", index)
     names = [name for name, _ in entries]
@@ -132,7 +138,7 @@ def test_any_edit_keeps_every_other_line(entries, data):
 @settings(deadline=None)
 @given(st.text(max_size=40))
 def test_whatever_is_appended_reads_back_as_it_was(value):
-    after = append_entry(SETTINGS, "allow", value)
+    after = append_entries(SETTINGS, "allow", [value])
     assert yaml.safe_load(after)["config"]["abox:sandbox"]["allow"][-1] == value
 
 

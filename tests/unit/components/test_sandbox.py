@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
+from pathlib import PurePosixPath
 from typing import Any
 
 import pulumi
@@ -77,7 +78,10 @@ def build(raw: dict[str, Any] | None = None):
     """Run the program to its end, so that assertions stand outside of any `apply`."""
     settings = parse_settings("project-a", {"allow": ["example.com"], **(raw or {})})
     args = SandboxArgs(
-        settings=settings, images=IMAGES, upstream_dns=(IPv4Address("198.51.100.53"),)
+        settings=settings,
+        images=IMAGES,
+        upstream_dns=(IPv4Address("198.51.100.53"),),
+        state_dir=PurePosixPath("/var/lib/abox"),
     )
     return pulumi.Output.all(*Sandbox("project-a", args).outputs.values())
 

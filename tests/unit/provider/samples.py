@@ -30,6 +30,7 @@ from provider.engine import ExecResult
 from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
+from provider.log_folder import LogFolderResource
 from provider.network_posture import NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
@@ -313,6 +314,17 @@ def container_generation(folder: Path) -> Sample:
     )
 
 
+def log_folder(folder: Path) -> Sample:
+    engine = FakeEngine()
+    return Sample(
+        LogFolderResource(engine, lambda: folder),
+        {"sandbox": "p"},
+        {"sandbox": "q"},
+        {"findings": ["it is gone"]},
+        engine.calls,
+    )
+
+
 def network_posture(folder: Path) -> Sample:
     def network(bridge: str, *, internal: bool) -> dict[str, Any]:
         return {
@@ -547,6 +559,7 @@ SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "DomainPosture": domain_posture,
     "FirewallTable": firewall_table,
     "GatewayPolicy": gateway_policy,
+    "LogFolder": log_folder,
     "NetworkPosture": network_posture,
     "NwFilter": nwfilter,
     "Preflight": preflight,
