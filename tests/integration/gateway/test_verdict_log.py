@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator
 
+import dns.edns
 import dns.message
 import jsonschema
 import pytest
@@ -241,13 +242,21 @@ def test_log_5_the_log_the_refusal_and_the_verdict_give_one_reason(gateway: Gate
     since = time.time() - 2
     refusal = gateway.get(f"http://{name}/")
     assert (refusal["status"], json.loads(refusal["body"])["reason"]) == (403, reason)
-    assert gateway.resolve(name)["rcode"] == "NXDOMAIN"
+    answer = gateway.resolve(name, edns=1232)
+    assert (answer["rcode"], extended_error(answer["wire"])) == ("NXDOMAIN", reason)
 
     def reasons() -> set[tuple[str, str | None]]:
         recent = [line for line in gateway.pod.verdicts() if line.time >= since]
         return {(line.source, line.reason) for line in recent if line.name in (name, None)}
 
     wait_for(lambda: {("dns", reason), ("http", reason)} <= reasons(), lambda: str(reasons()))
+
+
+def extended_error(wire: str) -> str | None:
+    """Text of the extended error in an answer."""
+    options = dns.message.from_wire(bytes.fromhex(wire)).options
+    found = [option.text for option in options if isinstance(option, dns.edns.EDEOption)]
+    return found[0] if found else None
 
 
 def _reason_of(judged: Verdict) -> str | None:

@@ -152,6 +152,8 @@ def test_no_value_of_a_field_raises(changes):
         ("10.0.0.1", "NXDOMAIN", "deny", "address_literal", None),
         ("a?b.test", "NXDOMAIN", "deny", "malformed_name", None),
         ("evil.test", "REFUSED", "deny", "not_allowed", None),
+        ("x.wild.test", "REFUSED", "deny", "query_budget_spent", "*.wild.test"),
+        ("x.wild.test", "FORMERR", "deny", "malformed_request", "*.wild.test"),
         ("EVIL.test", "NXDOMAIN", "deny", "not_allowed", None),
     ],
 )
@@ -173,7 +175,8 @@ def test_a_name_is_judged_like_the_proxy_judges_it(name, rcode, outcome, reason,
 def test_while_two_policies_may_have_judged_the_answer_decides(rcode, outcome, reason, rule):
     ((group,), _) = read_replies(reply("a.test", rcode=rcode))
     for tables in ((TABLE, NameTable()), (NameTable(), TABLE)):
-        found = read_reply(group[0], "dev", lambda name, t=tables: [one.judge(name) for one in t])
+        both = tuple(one.judge("a.test") for one in tables)
+        found = read_reply(group[0], "dev", {"a.test": both}.__getitem__)
         assert (found.verdict, found.reason, found.rule) == (outcome, reason, rule)
 
 
