@@ -125,8 +125,18 @@ def _ip(commands: Iterable[str], *, netns: str = "", force: bool = False) -> Non
 
 
 def _guard_rules(run: Run, devices: list[str]) -> str:
-    """The guard's table; `devices` are the uplinks that nothing of a test may leave by."""
+    """The guard's table; `devices` are the uplinks that nothing of a test may leave by.
+
+    Late answers of the world to a pod that was just removed are dropped without counting: its
+    address has no bridge any more, so they would take the default route, and so would the reset
+    that the kernel sends for them from the cable's address. Nobody in a sandbox sent either.
+    """
     out = "{ " + ", ".join(f'"{device}"' for device in devices) + " }"
+    late = f'iifname "{run.world}" oifname {out} ct direction reply drop'
+    resets = [
+        f"oifname {out} {match} drop"
+        for match in (f"ip saddr {HOST_SIDE}", f"ip6 saddr {HOST_SIDE_V6}")
+    ]
     leave = [
         f'iifname "{name}*" oifname {out} counter name escaped drop'
         for name in (f"abx-{run.world}", run.world)
@@ -138,10 +148,11 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
             "set foreign { type ifname; }",
             "set targets { type ipv4_addr; }",
             "chain forward { type filter hook forward priority -300; policy accept;",
-            *(leave if devices else []),
+            *([late, *leave] if devices else []),
             *([f"iifname @foreign oifname {out} counter name escaped drop"] if devices else []),
             "}",
             "chain output { type filter hook output priority -300; policy accept;",
+            *(resets if devices else []),
             *([f"oifname {out} ip daddr @targets counter name escaped drop"] if devices else []),
             "}",
             "chain seen { type filter hook input priority 300; policy accept; }",
