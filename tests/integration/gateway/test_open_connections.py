@@ -126,7 +126,7 @@ def test_live_6_open_connections_of_a_removed_name_are_closed_and_no_others(
 def test_live_7_a_name_denied_below_a_wildcard_is_closed_and_its_sibling_goes_on(
     gateway: Gateway, client: Client
 ):
-    allow = ["*.a.wild.test", "*.c.wild.test", "*.wild.test"]
+    allow: list[object] = ["*.a.wild.test", "*.c.wild.test", "*.wild.test"]
     gateway.apply(allow)
     parts = {part_of(f"{which}.wild.test")[:WILDCARD_BITS] for which in ("tunnel.a", "tunnel.c")}
     assert len(parts) == 2  # else they would share a chain
