@@ -36,7 +36,7 @@ class Gateway:
 
     def apply(self, allow: list[object] | None = None, **settings: Any) -> None:
         """Make a policy live, with the world's networks and authority allowed."""
-        # Tests ask for hundreds of names below one entry in no time: the budget has tests of its own.
+        # Floods of names below one entry: the budget has tests of its own.
         full = {"allow_private_cidrs": CIDRS, "dns_queries_per_minute": 60_000, **settings}
         cas = [self.world.ca_pem]
         answer = self.pod.apply(ALLOW if allow is None else allow, trusted_cas=cas, **full)
