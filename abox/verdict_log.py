@@ -183,7 +183,7 @@ class RequestVerdict(VerdictLine):
     status: int | None = None
     """0: the connection ended without an answer."""
     address: str | None = None
-    """Address and port of the origin that was dialled."""
+    """Address and port of the origin that was dialled; None for requests in the clear."""
     received: int = 0
     """Bytes from the agent."""
     tunnel: bool = False
@@ -373,7 +373,10 @@ _PROPERTIES: Mapping[str, dict[str, Any]] = {
     ),
     "protocol": _text_of(WORD_CHARS, "HTTP version."),
     "status": _number_of("Status of the answer; 0: there was none.", null=True, most=999),
-    "address": _text_of(WORD_CHARS, "Address and port of the origin that was dialled."),
+    "address": _text_of(
+        WORD_CHARS,
+        "Address and port of the origin that was dialled; null for requests in the clear.",
+    ),
     "received": _number_of("Bytes from the agent: of the body, or of the tunnel."),
     "tunnel": {
         "type": "boolean",

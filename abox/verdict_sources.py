@@ -72,8 +72,13 @@ Texts are cut one character after their limit, so that a long one is still seen 
 FROM_ORIGIN = "via_upstream"
 """Envoy's details of an answer that the origin gave: such a 403 is no verdict of ours."""
 
-TUNNEL = "envoy://"
-"""Beginning of the address of a tunnel that ends inside the proxy: its requests have own lines."""
+INSIDE = "envoy://"
+"""Beginning of the address of what goes on inside the proxy.
+
+A tunnel ends there, and its requests have lines of their own. A plain request leaves through the
+gate, which hides the address that was judged and dialled.
+"""
+CONNECT = "CONNECT"
 
 OWN_REASONS = frozenset(
     {
@@ -138,7 +143,8 @@ def read_request(fields: Fields, sandbox: str, judge: Judge) -> RequestVerdict |
         return None
     mark, denied = _text(fields.get("mark")), is_denied(fields)
     address = _text(fields.get("address"))
-    tunnel = address.startswith(TUNNEL)
+    inside = address.startswith(INSIDE)
+    tunnel = inside and fields.get("method") == CONNECT
     name = _text(fields.get("name"))
     rule = _text(fields.get("rule"))
     if not rule and name and mark not in OWN_REASONS:
@@ -155,7 +161,7 @@ def read_request(fields: Fields, sandbox: str, judge: Judge) -> RequestVerdict |
         path=_text(fields.get("path")) or None,
         protocol=_text(fields.get("protocol")) or None,
         status=number(fields.get("status")),
-        address=None if tunnel else address or None,
+        address=None if inside else address or None,
         received=number(fields.get("received")),
         sent=number(fields.get("sent")),
         duration_ms=number(fields.get("duration_ms")),

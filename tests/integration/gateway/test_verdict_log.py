@@ -89,10 +89,11 @@ def test_log_1_every_query_and_request_has_a_line_by_the_published_schema(gatewa
     assert plain | {"time": "", "duration_ms": 0} == plain | {
         "time": "", "duration_ms": 0, "sandbox": gateway.pod.name, "kind": "single", "count": 1,
         "verdict": "allow", "name": allowed, "port": 80, "method": "POST", "path": "/p/a",
-        "status": 200, "reason": None, "rule": "*.wild.test", "address": "198.51.100.20:80",
+        "status": 200, "reason": None, "rule": "*.wild.test", "address": None,
         "protocol": "HTTP/1.1", "cut": [], "tunnel": False,
     }  # fmt: skip
     assert plain["sent"] > 0
+    assert by_path["/"].to_document()["address"] == "198.51.100.20:443"
     assert (query["verdict"], query["rcode"], query["type"]) == ("allow", "NOERROR", "A")
     (refused,) = lines_about(gateway, denied, Source.HTTP)
     assert (refused.verdict, refused.reason, refused.rule) == ("deny", "not_allowed", None)
