@@ -192,7 +192,8 @@ def test_tls_4_tunnels_at_once_for_many_names_are_never_mixed_up(gateway: Gatewa
     gateway.world.dns.set({"*.many.wild.test": ["198.51.100.50"]})
     asked = {"url": "https://n{n}.many.wild.test/", "method": "GET", "via": "connect", "times": 200}
     answers = gateway.client.ask("http", asked)
-    assert {answer["status"] for answer in answers} == {200}
+    refused = [answer for answer in answers if answer["status"] != 200]
+    assert refused == []
     assert len({request["host"] for request in gateway.world.requests()}) == 200
 
 
