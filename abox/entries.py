@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,10 @@ from abox.addresses import (
     never_allowed,
     parse_any_literal,
 )
+from abox.injection import DEFAULT_INJECTION_PORTS, Injection, parse_injections
 from abox.names import (
     MalformedNameError,
+    hosts_covering_all_of,
     is_public_suffix,
     is_registry_suffix,
     is_reserved,
@@ -24,17 +26,17 @@ from abox.names import (
     normalise_suffix,
 )
 from abox.paths import PathPattern
-from abox.refusals import Refusals, RefusedError, nearest, parse_each
+from abox.refusals import UNSHOWN, Refusals, RefusedError, nearest, parse_each
 
 DEFAULT_PORTS = (80, 443)
 """Ports of an entry that names none."""
 
 PORT_MAX = 65535
 
-ENTRY_KEYS = ("host", "ports", "methods", "paths")
+ENTRY_KEYS = ("host", "ports", "methods", "paths", "inject")
 """Keys of an entry that is a mapping."""
 
-PLANNED_KEYS = ("tls", "inject")
+PLANNED_KEYS = ("tls",)
 """Keys of an entry that this version refuses, though the design has them."""
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
@@ -59,6 +61,8 @@ class Entry:
     """HTTP methods in upper case, sorted; empty: all."""
     paths: tuple[str, ...] = ()
     """Path patterns (see `abox.paths`), sorted; empty: all."""
+    inject: tuple[Injection, ...] = ()
+    """Headers that the gateway puts on requests, which then pass over TLS only."""
 
     @property
     def is_wildcard(self) -> bool:
@@ -83,18 +87,32 @@ class Entry:
         """Whether a request for this normalised path passes."""
         return not self.paths or any(pattern.matches(normalised) for pattern in self.patterns)
 
+    def covers(self, other: Entry) -> bool:
+        """Whether every request that the other entry allows is allowed by this one too."""
+        return (
+            self.host == other.host
+            and set(other.ports) <= set(self.ports)
+            and (
+                not self.methods
+                or (bool(other.methods) and set(other.methods) <= set(self.methods))
+            )
+            and (not self.paths or (bool(other.paths) and set(other.paths) <= set(self.paths)))
+        )
+
     @cached_property
     def patterns(self) -> tuple[PathPattern, ...]:
         """The path patterns, parsed."""
         return tuple(PathPattern.parse(path) for path in self.paths)
 
     def to_document(self) -> dict[str, Any]:
-        """The entry as a JSON object; methods and paths only where they are limited."""
+        """The entry as a JSON object; what is at its default is left out, the ports apart."""
         document: dict[str, Any] = {"host": self.host, "ports": list(self.ports)}
         if self.methods:
             document["methods"] = list(self.methods)
         if self.paths:
             document["paths"] = list(self.paths)
+        if self.inject:
+            document["inject"] = [injection.to_document() for injection in self.inject]
         return document
 
     def __str__(self) -> str:
@@ -105,26 +123,42 @@ class Entry:
         return " ".join(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What an entry is judged by beside itself; the defaults judge nothing."""
+
+    cidrs: Sequence[Network] = ()
+    """Allowed CIDRs; an address is only an entry if one of them covers it."""
+    tls_interception: bool = True
+    """Whether anything inside TLS can be seen."""
+    denied: Collection[str] = ()
+    """Hosts of the denylist."""
+    secret_names: Collection[str] | None = None
+    """Names below `abox:secrets`; None where they aren't known."""
+
+
 def parse_entries(
-    raw: Sequence[object],
-    path: str,
-    *,
-    cidrs: Sequence[Network] = (),
-    tls_interception: bool = True,
+    raw: Sequence[object], path: str, around: Around | None = None
 ) -> tuple[Entry, ...]:
     """Entries of an allowlist; one that repeats another is dropped.
 
     Args:
         raw: the list as written.
         path: where it stands, for error texts, for example `abox:sandbox.allow`.
-        cidrs: allowed CIDRs; an address is only an entry if one of them covers it.
-        tls_interception: whether methods and paths inside TLS can be seen.
+        around: what they are judged by.
 
     Raises: AboxErrors with every refused entry, positions counted in the list as written.
     """
-    return parse_each(
-        raw, path, lambda item: _parse_entry(item, cidrs, tls_interception=tls_interception)
-    )
+    injecting: list[Entry] = []
+
+    def parse(item: object) -> Entry:
+        entry = _parse_entry(item, around or Around())
+        if entry.inject:
+            _check_reached(entry, injecting)
+            injecting.append(entry)
+        return entry
+
+    return parse_each(raw, path, parse)
 
 
 def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
@@ -135,9 +169,9 @@ def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
     return parse_each(raw, path, _parse_denied)
 
 
-def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bool) -> Entry:
+def _parse_entry(item: object, around: Around) -> Entry:
     if isinstance(item, str):
-        return Entry(host=_parse_host(item, cidrs))
+        return Entry(host=_parse_host(item, around.cidrs))
     if not isinstance(item, Mapping):
         raise RefusedError(
             "an entry is a name or a mapping with the key host",
@@ -146,22 +180,71 @@ def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bo
     _check_keys(item)
     if not isinstance(host := item["host"], str):
         raise RefusedError("a host is text", 'write for example "example.com"', key=".host")
+    default_ports = DEFAULT_INJECTION_PORTS if "inject" in item else DEFAULT_PORTS
     refusals = Refusals()
-    parsed_host = refusals.attempt(lambda: _parse_host(host, cidrs))
-    ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(DEFAULT_PORTS))))
+    parsed_host = refusals.attempt(lambda: _parse_host(host, around.cidrs))
+    ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(default_ports))))
     methods = refusals.attempt(lambda: _parse_methods(item.get("methods", [])))
     paths = refusals.attempt(lambda: _parse_paths(item.get("paths", [])))
-    if (methods or paths) and not tls_interception:
+    if (methods or paths) and not around.tls_interception:
         refusals.add(
             RefusedError(
                 "methods and paths inside TLS can't be seen with tls_interception: false",
                 "allow the whole host, or switch tls_interception on",
             )
         )
+    inject: tuple[Injection, ...] | None = ()
+    if "inject" in item:
+        inject = refusals.attempt(lambda: parse_injections(item["inject"], around.secret_names))
+        refusals.attempt(lambda: _check_injectable(parsed_host or "", around))
     refusals.raise_all()
     return Entry(
-        host=parsed_host or "", ports=ports or (), methods=methods or (), paths=paths or ()
+        host=parsed_host or "",
+        ports=ports or (),
+        methods=methods or (),
+        paths=paths or (),
+        inject=inject or (),
     )
+
+
+def _check_injectable(host: str, around: Around) -> None:
+    """Refuse an injection that could never happen."""
+    covers = hosts_covering_all_of(host)
+    denied = next((cover for cover in covers if cover in around.denied), None)
+    if denied:
+        raise RefusedError(
+            f"the denylist holds {denied!r}, and deny beats allow: no request would get the secret",
+            f"take {denied!r} out of deny, or the entry out of allow",
+            key=".inject",
+            value=UNSHOWN,
+        )
+    if not around.tls_interception:
+        raise RefusedError(
+            "with tls_interception: false the gateway can't put anything on requests inside TLS",
+            "switch tls_interception on, or remove inject",
+            key=".inject",
+            value=UNSHOWN,
+        )
+    if parse_any_literal(host) is not None:
+        raise RefusedError(
+            "a secret goes out over TLS only, and clients name no address in a TLS handshake",
+            "write the origin's name",
+            key=".inject",
+            value=UNSHOWN,
+        )
+
+
+def _check_reached(entry: Entry, before: Sequence[Entry]) -> None:
+    """Refuse an injection that another always comes before."""
+    for other in before:
+        if other != entry and other.covers(entry):
+            raise RefusedError(
+                "an entry above decides on every request that this one allows",
+                "put this one above it, or write both headers in one entry: "
+                "inject: [{header: …, secret: …}, {header: …, secret: …}]",
+                key=".inject",
+                value=UNSHOWN,
+            )
 
 
 def _check_keys(item: Mapping[Any, object]) -> None:

@@ -69,6 +69,15 @@ def hosts_covering(name: str) -> Iterator[str]:
         yield f"*.{name}"
 
 
+def hosts_covering_all_of(host: str) -> Iterator[str]:
+    """Hosts of entries that cover every name that an entry's host covers, the most exact first."""
+    covers = hosts_covering(host.removeprefix("*."))
+    if host.startswith("*."):
+        next(covers)
+        yield host
+    yield from covers
+
+
 def is_reserved(name: str) -> bool:
     """Whether a normalised name stands for the gateway or for the host."""
     return any(name == suffix or name.endswith(f".{suffix}") for suffix in RESERVED_SUFFIXES)

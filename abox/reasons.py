@@ -28,8 +28,10 @@ class Reason(StrEnum):
     SPECIAL_ADDRESS = "special_purpose_address"
     NAME_MISMATCH = "name_mismatch"
     NOT_TLS = "not_tls"
+    TLS_REQUIRED = "tls_required"
     NO_POLICY = "no_policy"
     MALFORMED_REQUEST = "malformed_request"
+    SECRET_MISSING = "secret_missing"  # noqa: S105  # a reason code
     UPSTREAM_NAME = "upstream_name"
     UPSTREAM_CERTIFICATE = "upstream_certificate"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
@@ -55,8 +57,10 @@ _TEXTS = {
     Reason.SPECIAL_ADDRESS: "the address is private, local or otherwise special-purpose",
     Reason.NAME_MISMATCH: "CONNECT, TLS server name and Host do not name the same origin",
     Reason.NOT_TLS: "the tunnel carries something other than TLS",
+    Reason.TLS_REQUIRED: "the gateway puts a secret on these requests, so they pass over TLS only",
     Reason.NO_POLICY: "the gateway has no policy yet",
     Reason.MALFORMED_REQUEST: "this is not HTTP as the standard has it",
+    Reason.SECRET_MISSING: "the gateway lacks the secret that belongs on these requests",
     Reason.UPSTREAM_NAME: "the name could not be resolved",
     Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
     Reason.UPSTREAM_UNREACHABLE: "the origin could not be reached",

@@ -14,6 +14,9 @@ from abox.errors import AboxError, AboxErrors, PolicyError
 
 Parsed = TypeVar("Parsed")
 
+UNSHOWN: object = object()
+"""Value of a refusal that no text may repeat: it may be a secret in the wrong place."""
+
 _SHOWN_MAX = 80
 
 
@@ -101,5 +104,6 @@ def nearest(key: str, valid: Sequence[str]) -> str:
 
 def _locate(refused: RefusedError, where: str, item: object) -> PolicyError:
     value = item if refused.value is None else refused.value
-    what = f"{where}{refused.key}: {shown(value)} is refused"
+    told = "" if value is UNSHOWN else f": {shown(value)}"
+    what = f"{where}{refused.key}{told} is refused"
     return PolicyError(what=what, why=refused.why, remedy=refused.remedy)

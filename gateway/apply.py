@@ -12,11 +12,27 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from abox.errors import AboxError
-from abox.render.paths import CA_DIR, READY_FILE, RPZ_FILE, TRUST_DIR, unbound_file
+from abox.render.envoy_injection import render_clusters, value_name
+from abox.render.paths import (
+    CA_DIR,
+    CLUSTERS_FILE,
+    READY_FILE,
+    RPZ_FILE,
+    TRUST_DIR,
+    unbound_file,
+)
 from abox.render.unbound import ZONE, UnboundRole, render_server
-from gateway.files import read_file, write_file
+from gateway.files import read_file, read_json, write_file
 from gateway.host import run
-from gateway.live import ENVOY, RESOLVERS, Finding, dns_findings, proxy_findings
+from gateway.live import (
+    ENVOY,
+    RESOLVERS,
+    VALUES,
+    Finding,
+    cluster_findings,
+    dns_findings,
+    route_findings,
+)
 from gateway.plan import Plan
 from gateway.trust import public_roots, write_trust
 
@@ -40,18 +56,23 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
     with _lock():
         _check_resolvers(files, gateway)
         before = {path: read_file(Path(path)) for path in files}
+        in_force = applied_plan()
         try:
-            _put(files)
+            both = _offer_clusters(plan, in_force)
+            _put(files | {CLUSTERS_FILE: both})
             _load(files, before)
             _wait_until_live(plan, gateway)
+            _retire_clusters(plan)
         except OSError as error:
             _restore(before)
+            VALUES.forget(keep=_values_of(in_force))
             raise AboxError(
                 what="the policy did not go live",
                 why=str(error),
                 remedy="the policy before it is in force again; see the logs of dns and proxy",
             ) from error
         _remember(plan)
+        VALUES.forget(keep=plan.values())
 
 
 def write_first(plan: Plan) -> None:
@@ -70,6 +91,43 @@ def _lock() -> Iterator[None]:
     with LOCK_FILE.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def applied_plan() -> Plan | None:
+    """The plan in force, as far as control remembers it; None before the first."""
+    record = read_json(RECORD_FILE)
+    try:
+        return Plan.from_record(record) if record else None
+    except (KeyError, TypeError, AboxError):
+        return None
+
+
+def _offer_clusters(plan: Plan, in_force: Plan | None) -> str:
+    """Have the clusters of the new routes ready before a route leads there.
+
+    Those of the routes in force stay meanwhile: no request finds its cluster missing.
+
+    Returns: the clusters' file as it has to be until the new routes are live.
+    """
+    VALUES.keep(plan.values())
+    clusters = {one["name"]: one for one in (in_force.clusters() if in_force else [])}
+    clusters |= {one["name"]: one for one in plan.clusters()}
+    both = render_clusters(clusters.values())
+    written = write_file(Path(CLUSTERS_FILE), both)
+    if written and Path(READY_FILE).exists():
+        digests = {**(in_force.digests if in_force else {}), **plan.digests}
+        _wait_for(lambda: cluster_findings([*clusters.values()], digests))
+    return both
+
+
+def _retire_clusters(plan: Plan) -> None:
+    """Take away the clusters that no route leads to; what they carry is finished."""
+    if write_file(Path(CLUSTERS_FILE), render_clusters(plan.clusters())):
+        _wait_for(lambda: cluster_findings(plan.clusters(), plan.digests))
+
+
+def _values_of(plan: Plan | None) -> list[str]:
+    return [value_name(*pair) for pair in plan.digests.items()] if plan else []
 
 
 def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
@@ -129,31 +187,42 @@ def _retry(action: Callable[[], object]) -> None:
 
 
 def _wait_until_live(plan: Plan, gateway: IPv4Address) -> None:
-    """Wait until dns and proxy have the plan in force.
+    """Wait until dns and proxy have the plan's names and routes in force.
 
     Raises: OSError with what is missing, as soon as Envoy refuses the routes or the time is over.
     """
     write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
+    _wait_for(lambda: [*route_findings(plan), *dns_findings(plan, gateway)])
+
+
+def _wait_for(findings: Callable[[], Sequence[Finding]]) -> None:
+    """Wait until there are none.
+
+    Raises: OSError with what is missing, as soon as Envoy refuses a file or the time is over.
+    """
     refused = _rejections()
     deadline = time.monotonic() + LIVE_TIMEOUT_S
-    while found := [*proxy_findings(plan), *dns_findings(plan, gateway)]:
+    while found := _found(findings):
         if _rejections() > refused:
-            raise OSError("envoy refused the routes")
+            raise OSError("envoy refused the configuration")
         if time.monotonic() > deadline:
-            raise OSError(_told(found))
+            raise OSError("; ".join(map(str, found)))
         time.sleep(POLL_S)
+
+
+def _found(findings: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+    try:
+        return findings()
+    except OSError as error:
+        return [Finding("proxy", str(error))]
 
 
 def _rejections() -> int:
     """How often Envoy has refused a file so far; 0 while it doesn't answer."""
     try:
-        return sum(ENVOY.counters(r"rds\..*\.update_rejected$").values())
+        return sum(ENVOY.counters(r"(rds|cds)\..*update_rejected$").values())
     except OSError:
         return 0
-
-
-def _told(findings: Sequence[Finding]) -> str:
-    return "; ".join(str(finding) for finding in findings)
 
 
 def _restore(before: dict[str, bytes | None]) -> None:

@@ -7,13 +7,11 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from abox.errors import AboxError
 from abox.render.paths import TRUST_DIR
-from gateway.apply import CERTIFICATE_FILE, KEY_FILE, RECORD_FILE
+from gateway.apply import CERTIFICATE_FILE, KEY_FILE, applied_plan
 from gateway.authority import Authority
-from gateway.files import read_file, read_json
-from gateway.live import dns_findings, proxy_findings
-from gateway.plan import Plan
+from gateway.files import read_file
+from gateway.live import dns_findings, proxy_findings, secret_findings
 from gateway.trust import trust_sha256
 
 
@@ -39,9 +37,9 @@ class Status:
 
 def read_status(gateway: IPv4Address) -> Status:
     """The status of the pod."""
-    plan = _applied()
+    plan = applied_plan()
     dns = dns_findings(plan, gateway) if plan else []
-    proxy = proxy_findings(plan) if plan else []
+    proxy = [*proxy_findings(plan), *secret_findings(plan, _key())] if plan else []
     live = plan is not None and not dns and not proxy
     return Status(
         policy_hash=plan.policy_hash if plan and live else "",
@@ -53,12 +51,8 @@ def read_status(gateway: IPv4Address) -> Status:
     )
 
 
-def _applied() -> Plan | None:
-    record = read_json(RECORD_FILE)
-    try:
-        return Plan.from_record(record) if record else None
-    except (KeyError, TypeError, AboxError):
-        return None
+def _key() -> str:
+    return (read_file(KEY_FILE) or b"").decode()
 
 
 def _fingerprint() -> str:

@@ -26,6 +26,7 @@ MARKED_REASONS = (
 """Denials that the Lua filter finds: the routes only see its mark."""
 
 _RBAC = "response.code_details.startsWith('rbac_access_denied')"
+_NOT_INJECTED = "response.code_details == 'failed_to_inject_credential'"
 _CERTIFICATE = (
     "has(upstream.transport_failure_reason) && "
     "upstream.transport_failure_reason.contains('CERTIFICATE_VERIFY_FAILED')"
@@ -47,6 +48,7 @@ def _mappers() -> Iterator[Json]:
         header = {"name": MARK, "string_match": {"exact": reason.value}}
         yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason)
     yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS)
+    yield _mapper(_expression(_NOT_INJECTED), BAD_GATEWAY, Reason.SECRET_MISSING)
     yield _mapper(_expression(_CERTIFICATE), BAD_GATEWAY, Reason.UPSTREAM_CERTIFICATE)
     yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME)
     yield _mapper(
@@ -121,6 +123,7 @@ _REMEDIES = {
     Reason.NAME_MISMATCH: "send the request to the name that the tunnel was opened for",
     Reason.SPECIAL_ADDRESS: "on the host, if wanted: add the network to allow_private_cidrs",
     Reason.UPSTREAM_CERTIFICATE: "on the host, if it is yours: add its authority to trusted_cas",
+    Reason.SECRET_MISSING: "on the host: pulumi up, which hands the gateway its secrets again",
     Reason.UPSTREAM_NAME: "check the name, and upstream_dns on the host",
     Reason.UPSTREAM_UNREACHABLE: "try again later; the gateway let the request pass",
 }

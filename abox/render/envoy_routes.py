@@ -17,8 +17,9 @@ from enum import StrEnum
 from abox.addresses import Network, ends_in_number
 from abox.allowlist import HEALTH_NAME, HEALTH_PORTS, RULE_PASSIVE, Entry, Mode, Policy, Reason
 from abox.entries import WILDCARD
+from abox.injection import Injection
 from abox.name_shape import RESERVED_SUFFIXES, WILDCARD_NAME_MAX
-from abox.names import hosts_covering
+from abox.names import hosts_covering_all_of
 from abox.render.addresses import refused_networks
 from abox.render.envoy_lua import (
     KIND_CONNECT,
@@ -47,6 +48,11 @@ METADATA = "abox"
 
 HEALTH_BODY = "ok\n"
 
+Digests = Mapping[str, str]
+"""Digests of the values that entries inject, by the secrets' names."""
+
+NO_DIGESTS: Digests = {}
+
 
 class Side(StrEnum):
     """Which listener the routes are for."""
@@ -57,15 +63,16 @@ class Side(StrEnum):
     """Tunnels that aren't intercepted, at their last step."""
 
 
-def render_routes(policy: Policy | None, side: Side) -> str:
+def render_routes(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> str:
     """The route configuration as a discovery response in JSON, one line.
 
     Args:
         policy: None before the first policy: everything but the health name is denied.
         side: the listener that it is for.
+        digests: of the values that entries inject, by the secrets' names.
     Returns: text whose ``version_info`` is the SHA-256 of the configuration.
     """
-    config = route_configuration(policy, side)
+    config = route_configuration(policy, side, digests)
     text = json.dumps(config, separators=(",", ":"), sort_keys=True)
     response = {
         "version_info": hashlib.sha256(text.encode()).hexdigest(),
@@ -77,12 +84,12 @@ def render_routes(policy: Policy | None, side: Side) -> str:
 ROUTE_TYPE = "envoy.config.route.v3.RouteConfiguration"
 
 
-def route_configuration(policy: Policy | None, side: Side) -> Json:
+def route_configuration(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> Json:
     """The route configuration of one side."""
     cidrs = policy.allow_private_cidrs if policy else ()
     return {
         "name": side.value,
-        "virtual_hosts": list(_virtual_hosts(policy, side)),
+        "virtual_hosts": list(_virtual_hosts(policy, side, digests)),
         "request_headers_to_remove": [*PRIVATE_HEADERS, *_ADDED_BY_ENVOY],
         "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
         "ignore_port_in_host_matching": True,
@@ -93,26 +100,28 @@ _ADDED_BY_ENVOY = ("x-forwarded-proto", "x-envoy-external-address")
 """Fields that Envoy adds by itself; the second holds the agent's address."""
 
 
-def _virtual_hosts(policy: Policy | None, side: Side) -> Iterator[Json]:
+def _virtual_hosts(policy: Policy | None, side: Side, digests: Digests) -> Iterator[Json]:
     yield _virtual_host("health", [HEALTH_NAME], _health_routes(side))
     names = [host for suffix in RESERVED_SUFFIXES for host in (suffix, f"*.{suffix}")]
     yield _virtual_host("reserved", names, _deny_all(Reason.RESERVED_NAME))
     if policy is None:
         yield _virtual_host("rest", ["*"], _deny_all(Reason.NO_POLICY))
         return
-    for routes, hosts in _grouped(policy, side):
+    for routes, hosts in _grouped(policy, side, digests):
         yield _virtual_host(hosts[0], hosts, routes)
     yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side)))
 
 
-def _grouped(policy: Policy, side: Side) -> Iterator[tuple[list[Json], list[str]]]:
+def _grouped(
+    policy: Policy, side: Side, digests: Digests
+) -> Iterator[tuple[list[Json], list[str]]]:
     """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
     groups: dict[str, tuple[list[Json], list[str]]] = {}
     by_host: dict[str, list[Entry]] = {}
-    for entry in policy.entries:
+    for entry in policy.in_order:
         by_host.setdefault(entry.host, []).append(entry)
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
-        routes = list(_host_routes(policy, by_host, host, side))
+        routes = list(_host_routes(policy, by_host, host, side, digests))
         key = json.dumps(routes)
         groups.setdefault(key, (routes, []))[1].append(_domain(host))
     yield from groups.values()
@@ -131,30 +140,24 @@ def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Js
     return {"name": name, "domains": list(hosts), "routes": list(routes)}
 
 
-def _covering(host: str) -> Iterator[str]:
-    """Hosts of entries that cover everything that ``host`` covers, the most exact first."""
-    wildcard = host.startswith("*.")
-    covers = hosts_covering(host.removeprefix("*."))
-    if wildcard:
-        next(covers)
-        yield host
-    yield from covers
-
-
 def _host_routes(
-    policy: Policy, by_host: Mapping[str, Sequence[Entry]], host: str, side: Side
+    policy: Policy,
+    by_host: Mapping[str, Sequence[Entry]],
+    host: str,
+    side: Side,
+    digests: Digests,
 ) -> Iterator[Json]:
-    denied = next((cover for cover in _covering(host) if cover in policy.deny), None)
+    denied = next((cover for cover in hosts_covering_all_of(host) if cover in policy.deny), None)
     if denied:
         yield from _deny_all(Reason.DENIED, rule=denied)
         return
-    entries = [entry for cover in _covering(host) for entry in by_host.get(cover, ())]
+    entries = [entry for cover in hosts_covering_all_of(host) for entry in by_host.get(cover, ())]
     if host.startswith(WILDCARD):
         yield from _too_long_routes(policy, entries)
     elif len(host) > WILDCARD_NAME_MAX:
         entries = [entry for entry in entries if not entry.is_wildcard]
     for entry in entries:
-        yield from _allow_routes(policy, entry, side)
+        yield from _allow_routes(policy, entry, side, digests)
     if policy.mode is Mode.PASSIVE and not _is_address(host):
         yield from _routes_to_origin(policy, side, [], rule=RULE_PASSIVE)
     yield from _near_misses(entries)
@@ -182,15 +185,37 @@ def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
     yield from _deny_all(Reason.ADDRESS_LITERAL)
 
 
-def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
-    limits = _limits(entry)
-    if not entry.paths:
-        yield from _routes_to_origin(policy, side, limits, rule=_rule(entry))
-    elif side is Side.OUTER:
-        yield from _connect_routes(policy, side, limits[:1], rule=_rule(entry))
-    for pattern in entry.patterns if entry.paths else ():
+def _allow_routes(policy: Policy, entry: Entry, side: Side, digests: Digests) -> Iterator[Json]:
+    if not entry.paths and not entry.inject:
+        yield from _routes_to_origin(policy, side, _limits(entry), rule=_rule(entry))
+        return
+    if side is Side.OUTER:
+        yield from _connect_routes(policy, side, _limits(entry)[:1], rule=_rule(entry))
+    if side is Side.OUTER and entry.inject:  # never in the clear
+        return
+    suffix = injection_suffix(entry.inject, digests)
+    for limits in _request_limits(entry):
+        yield from _request_routes(side, limits, rule=_rule(entry), suffix=suffix)
+
+
+def _request_limits(entry: Entry) -> Iterator[list[Json]]:
+    """Matchers for a request inside what an entry allows, once for each path pattern."""
+    for pattern in entry.patterns:
         path = {"name": PATH, "string_match": {"safe_regex": {"regex": pattern.regex}}}
-        yield from _request_routes(side, [*limits, path], rule=_rule(entry))
+        yield [*_limits(entry), path]
+    if not entry.paths:
+        yield _limits(entry)
+
+
+def injection_suffix(inject: Sequence[Injection], digests: Digests) -> str:
+    """End of the name of the clusters that put these secrets on requests; empty for none.
+
+    Other values are other clusters, so what is put on a request changes together with the route.
+    """
+    if not inject:
+        return ""
+    parts = [[one.key, one.secret, digests[one.secret]] for one in inject]
+    return f"/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
 def _rule(entry: Entry) -> str | None:
@@ -201,6 +226,10 @@ def _rule(entry: Entry) -> str | None:
 
 def _near_misses(entries: Sequence[Entry]) -> Iterator[Json]:
     """Denials that say which part of the entries was missed, in the order of the verdict."""
+    for entry in entries:
+        for limits in _request_limits(entry) if entry.inject else ():
+            clear = {"prefix": "", "headers": limits}
+            yield _deny(clear, Reason.TLS_REQUIRED, rule=_rule(entry))
     for entry in entries:
         if entry.paths:
             limits = _limits(entry)
@@ -256,7 +285,9 @@ def _connect_route(
     return _route(match, route=action, rule=rule, dials=dials)
 
 
-def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
+def _request_routes(
+    side: Side, limits: Sequence[Json], *, rule: str | None, suffix: str = ""
+) -> Iterator[Json]:
     if side is Side.DIAL:
         return
     kind = KIND_HTTP if side is Side.OUTER else KIND_TLS
@@ -264,8 +295,9 @@ def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> 
     cluster = CLUSTER_PLAIN if side is Side.OUTER else CLUSTER_TLS
     if side is Side.INNER:
         upgrade = {"prefix": "/", "headers": [*headers, {"name": "upgrade", "present_match": True}]}
-        yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1), rule=rule)
-    yield _route({"prefix": "/", "headers": headers}, route=_to(cluster), rule=rule)
+        yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1 + suffix), rule=rule)
+    plain = {"prefix": "/", "headers": headers}
+    yield _route(plain, route=_to(cluster + suffix), rule=rule)
 
 
 def _to(cluster: str) -> Json:

@@ -12,6 +12,8 @@ TRUST_DIR = "/var/lib/abox/trust"
 """What the agent sees as /etc/ssl/certs: public roots and the sandbox's authority."""
 
 SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
+VALUES_SOCKET = f"{RUN_DIR}/sds/values.sock"
+"""Where control hands out values; apart from certificates, whose names the agent chooses."""
 ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
 KEY_LOG_FILE = "/tmp/tls-keys"  # noqa: S108  # in the proxy's own memory
 """Where Envoy writes TLS keys: a link to the null device, except while somebody reads them."""
@@ -23,6 +25,12 @@ ROUTES_FILES = {
     "dial": f"{POLICY_DIR}/routes-dial.json",
 }
 """Route configurations by listener; the keys are the values of ``envoy_routes.Side``."""
+
+CLUSTERS_FILE = f"{POLICY_DIR}/clusters.json"
+"""Clusters whose requests carry secrets; the values are not in it."""
+
+VALUES_DIR = f"{CA_DIR}/secrets"
+"""Values of secrets, which control hands to the proxy: nobody else mounts the folder."""
 
 UPSTREAM_AUTHORITIES_FILE = f"{POLICY_DIR}/upstream-authorities.json"
 """Public roots and the stack's ``trusted_cas``: origins are verified against them."""

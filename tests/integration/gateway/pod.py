@@ -79,17 +79,19 @@ class GatewayPod:
         *,
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
+        secrets: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
         """Make a policy live; the answer of ``abox-gateway apply``."""
         policy = parse_policy(list(allow), **settings)
-        return self.apply_document(policy.to_document(), upstream_dns, trusted_cas)
+        return self.apply_document(policy.to_document(), upstream_dns, trusted_cas, secrets)
 
     def apply_document(
         self,
         policy: Mapping[str, Any],
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Send a policy document as it is; the answer, whatever it says."""
         certificate, key = self.authority
@@ -103,6 +105,7 @@ class GatewayPod:
             },
             "ca": {"certificate": certificate, "key": key},
             "trusted_cas": list(trusted_cas),
+            "secrets": dict(secrets or {}),
         }
         done = self.control("apply", text=json.dumps(document))
         if not done.stdout:

@@ -13,6 +13,7 @@ from typing import Any
 from lupa import luajit21
 
 from abox.allowlist import Policy
+from abox.render.envoy_injection import injecting_clusters
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT
 from abox.render.envoy_routes import Side, route_configuration
 
@@ -84,6 +85,8 @@ class Outcome:
     """Where a request ends."""
 
     cluster: str = ""
+    secrets: tuple[str, ...] = ()
+    """Names of the secrets that are put on it."""
     reason: str = ""
     status: int = 0
 
@@ -94,9 +97,15 @@ class Proxy:
 
     policy: Policy | None
     tables: dict[Side, dict[str, Any]] = field(default_factory=dict)
+    injecting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Clusters that put secrets on requests, and the secrets' names."""
 
     def __post_init__(self) -> None:
-        self.tables = {side: route_configuration(self.policy, side) for side in Side}
+        names = self.policy.secret_names if self.policy else ()
+        digests = {name: name.encode().hex() for name in names}
+        self.tables = {side: route_configuration(self.policy, side, digests) for side in Side}
+        clusters = injecting_clusters(self.policy, digests)
+        self.injecting = {cluster["name"]: _secrets_of(cluster) for cluster in clusters}
 
     def plain(self, authority: str, method: str = "GET", path: str = "/") -> Outcome:
         """An absolute-form request, or a CONNECT."""
@@ -120,7 +129,9 @@ class Proxy:
             if not _matches(route["match"], headers):
                 continue
             if "route" in route:
-                return Outcome(cluster=route["route"]["cluster"])
+                cluster = str(route["route"]["cluster"])
+                secrets = self.injecting[cluster] if "/" in cluster else ()
+                return Outcome(cluster=cluster, secrets=secrets)
             if route["direct_response"]["status"] == 200:
                 return Outcome(status=200)
             told = route["metadata"]["filter_metadata"]["abox"]["reason"]
@@ -138,6 +149,14 @@ class Proxy:
         suffixes = [d for d in by_domain if d.startswith("*.") and name.endswith(d[1:])]
         suffixes = [d for d in suffixes if len(name) > len(d) - 1]
         return dict(by_domain[max(suffixes, key=len) if suffixes else "*"])
+
+
+def _secrets_of(cluster: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the secrets that a cluster's filters put on."""
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    filters = [one["typed_config"] for one in options["http_filters"]]
+    injectors = [one["credential"]["typed_config"] for one in filters if "credential" in one]
+    return tuple(one["credential"]["name"].split(".")[0] for one in injectors)
 
 
 def _matches(match: dict[str, Any], headers: dict[str, str]) -> bool:
