@@ -33,18 +33,21 @@ from cli.main import main
 main()
 """
 
-TEST_LISTS = ("packages-test.txt", virtual_machines.PACKAGES)
-"""Lists of what the tests need besides."""
+TEST_LIST = "packages-test.txt"
+"""What the tests need besides."""
 
 INTERRUPTED = 130
 """Exit code after an interrupt from the keyboard, as shells report it."""
 
 
 def _packages(checkout: Checkout, arguments: argparse.Namespace) -> int:
-    """Install missing Debian packages."""
-    names = ["packages.txt", *(TEST_LISTS if arguments.test else [])]
-    lists = [*(checkout.toolchain / name for name in names), *map(Path, arguments.lists)]
+    """Install missing Debian packages; only those that sandboxes need may start services."""
+    machines = [virtual_machines.PACKAGES] if arguments.test else []
+    lists = [checkout.toolchain / name for name in ("packages.txt", *machines)]
     packages.install(lists, Step("packages"))
+    tests = [checkout.toolchain / TEST_LIST] if arguments.test else []
+    if further := [*tests, *map(Path, arguments.lists)]:
+        packages.install(further, Step("packages"), services=False)
     return ExitCode.OK
 
 

@@ -1,10 +1,12 @@
 """Debian packages: installs what is missing, and only that."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,9 @@ LOCK_TIMEOUT_S = 600
 
 LOCK_RETRY_S = 5.0
 """Seconds between two tries where apt-get doesn't wait by itself."""
+
+SERVICE_COMMANDS = ("invoke-rc.d", "deb-systemd-invoke", "deb-systemd-helper", "update-rc.d")
+"""What packages call to start their services, now and at the next boot."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,19 @@ def is_present(package: Package) -> bool:
 
 
 def install(
-    lists: list[Path], step: Step, *, present: Callable[[Package], bool] = is_present
+    lists: list[Path],
+    step: Step,
+    *,
+    services: bool = True,
+    present: Callable[[Package], bool] = is_present,
 ) -> None:
     """Install the packages of some lists that are missing.
+
+    Args:
+        lists: files with a package a line.
+        step: what tells the progress.
+        services: whether services that come with a package may start.
+        present: says whether a package is unnecessary.
 
     Raises:
         HostError: packages are missing and can't be installed.
@@ -81,9 +96,21 @@ def install(
         if names:
             step.say(f"installing {' '.join(names)}")
             _apt(["update"], step)
-            _apt(["install", "--no-install-recommends", *names], step)
+            with contextlib.ExitStack() as stack:
+                options = [] if services else stack.enter_context(_no_services())
+                _apt(["install", "--no-install-recommends", *options, *names], step)
     _require_present(missing, present)
     step.done(f"installed {' '.join(names)}" if names else "installed by another run")
+
+
+@contextlib.contextmanager
+def _no_services() -> Iterator[list[str]]:
+    """Options of apt-get with which packages find commands that start nothing."""
+    with tempfile.TemporaryDirectory(prefix="abox-") as folder:
+        for name in SERVICE_COMMANDS:
+            Path(folder, name).symlink_to("/bin/true")
+        path = os.pathsep.join([folder, os.environ.get("PATH", os.defpath), *shell.SYSTEM_FOLDERS])
+        yield ["-o", f"DPkg::Path={path}"]
 
 
 def _require_present(packages: list[Package], present: Callable[[Package], bool]) -> None:

@@ -106,6 +106,25 @@ def test_only_missing_packages_are_installed(listing: Path, calls: list[list[str
     assert all("DPkg::Lock::Timeout=600" in call and "-y" in call for call in calls)
 
 
+def test_services_of_a_package_are_started_only_if_wanted(
+    listing: Path, calls: list[list[str]]
+) -> None:
+    """Packages of tests find commands that start nothing, and nothing stays of those."""
+    for services in (True, False):
+        calls.clear()
+        packages.install(
+            [listing],
+            Step("p", output=io.StringIO()),
+            services=services,
+            present=lambda package: package.name != "nftables" or bool(calls),
+        )
+        paths = [word for word in calls[-1] if word.startswith("DPkg::Path=")]
+        assert len(paths) == (0 if services else 1)
+    first = Path(paths[0].partition("=")[2].split(os.pathsep)[0])
+    assert paths[0].endswith(os.pathsep.join(shell.SYSTEM_FOLDERS))
+    assert not first.exists()
+
+
 def test_installed_but_still_missing_is_an_error(listing: Path, calls: list[list[str]]) -> None:
     """A package that doesn't bring its command is named."""
     with pytest.raises(HostError, match="nftables is installed, yet nft was not found"):
