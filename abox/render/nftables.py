@@ -18,6 +18,9 @@ from abox.naming import INTERFACE_NAME_MAX
 PRIORITY = -10
 """Of the forward and input chains: before the engine's chains at 0."""
 
+SOURCES_PRIORITY = -300
+"""Of the chain that judges source addresses: before connection tracking at -200."""
+
 DNS_PORT = 53
 
 PORT_MAX = 65535
@@ -100,6 +103,7 @@ def render_table(spec: TableSpec) -> str:
     parts = (
         _special_purpose_set(spec),
         *_named_ipv6_set(spec),
+        _sources_chain(spec),
         _forward_chain(spec),
         _from_bridge_chain(spec),
         _from_egress_chain(spec),
@@ -127,6 +131,33 @@ def _named_ipv6_set(spec: TableSpec) -> list[str]:
     elements = ",\n".join(f"\t\t\t{network}" for network in spec.ipv6_networks)
     lines = ("type ipv6_addr", "flags constant, interval", f"elements = {{\n{elements}\n\t\t}}")
     return [_block("set named_ipv6", lines)]
+
+
+def _sources_chain(spec: TableSpec) -> str:
+    """Drops forged sources before the kernel remembers, routes or answers them.
+
+    A broadcast frame is confirmed by connection tracking although a later chain drops it, so a
+    forged question of the host would make its forged answer "established"; and a packet that can't
+    be routed is answered, to whomever it claims to come from, before any forward chain sees it.
+    """
+    bridge, egress_bridge = f'iifname "{spec.bridge}"', f'iifname "{spec.egress_bridge}"'
+    members = _set((spec.agent, spec.gateway))
+    why = "no forged sources"
+    not_v6 = (
+        f"{egress_bridge} ip6 saddr != {spec.pod_egress_v6}"
+        if spec.ipv6_networks
+        else f"{egress_bridge} meta nfproto ipv6"
+    )
+    return _block(
+        "chain sources",
+        (
+            f"type filter hook prerouting priority {SOURCES_PRIORITY}; policy accept;",
+            _rule(f"{bridge} ip saddr != {members}", "drop", why),
+            _rule(f"{bridge} meta nfproto ipv6", "drop", "no IPv6"),
+            _rule(f"{egress_bridge} ip saddr != {spec.pod_egress}", "drop", why),
+            _rule(not_v6, "drop", why if spec.ipv6_networks else "no IPv6"),
+        ),
+    )
 
 
 def _forward_chain(spec: TableSpec) -> str:

@@ -66,7 +66,8 @@ def _ipv4(action: dict[str, Any]) -> bytes:
     source, destination = socket.inet_aton(action["src_ip"]), socket.inet_aton(action["to"])
     body = _l4(action, source, destination)
     number = NUMBERS[action["proto"]]
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0, 64, number, 0)
+    ttl = int(action.get("ttl") or 64)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0, ttl, number, 0)
     head += source + destination
     head = head[:10] + struct.pack("!H", _checksum(head)) + head[12:]
     return struct.pack("!H", ETH_P_IP) + head + body

@@ -58,6 +58,14 @@ table inet abox-dev {
 		}
 	}
 
+	chain sources {
+		type filter hook prerouting priority -300; policy accept;
+		iifname "abx-dev" ip saddr != { 10.10.3.2, 10.10.3.10 } drop comment "no forged sources"
+		iifname "abx-dev" meta nfproto ipv6 drop comment "no IPv6"
+		iifname "abx-deve" ip saddr != 10.11.3.2 drop comment "no forged sources"
+		iifname "abx-deve" meta nfproto ipv6 drop comment "no IPv6"
+	}
+
 	chain forward {
 		type filter hook forward priority -10; policy accept;
 		iifname "abx-dev" goto from_bridge
@@ -147,6 +155,8 @@ WITH_IPV6 = """\
 +		}
 +	}
 +
+-		iifname "abx-deve" meta nfproto ipv6 drop comment "no IPv6"
++		iifname "abx-deve" ip6 saddr != fdab:5c1e:7d04:3::2 drop comment "no forged sources"
 +		oifname "abx-deve" ip6 daddr fdab:5c1e:7d04:3::2 ct state established,related accept comment "answers to the pod"
 -		meta nfproto != ipv4 drop comment "no IPv6"
 +		meta nfproto != ipv4 goto from_egress_v6 comment "IPv6"

@@ -1,0 +1,107 @@
+"""Frames under a false address: nothing is remembered of them, and nobody is sent an answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests import host
+from tests.integration.render.firewall_lab import SPEC, Lab, laboratory
+
+pytestmark = pytest.mark.integration
+
+AGENT, HOST = str(SPEC.agent), str(SPEC.host)
+STRANGER, ELSEWHERE = "198.51.100.10", "11.0.0.10"
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+
+SEND = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from tests.cases.probe.sockets import send_frame
+for action in json.loads(sys.argv[2]):
+    send_frame(action)
+"""
+ASK = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.bind((sys.argv[1], 5300))
+    sock.sendto(b"x", (sys.argv[2], 4000))
+"""
+TO_HOST = f"""table inet counted {{
+  counter found {{ }}
+  chain input {{
+    type filter hook input priority 310; policy accept;
+    iifname "{SPEC.bridge}" meta l4proto udp counter name found
+  }}
+}}
+"""
+EXPIRED = """table inet counted {
+  counter found { }
+  chain input {
+    type filter hook prerouting priority -290; policy accept;
+    icmp type time-exceeded counter name found
+  }
+}
+"""
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with laboratory() as made:
+        made.inside("host", "nft", "-f", "-", text=TO_HOST)
+        made.inside("world", "nft", "-f", "-", text=EXPIRED)
+        made.load(SPEC)
+        yield made
+
+
+def counted(lab: Lab, role: str) -> int:
+    """Packets of the counter in a namespace."""
+    listed = lab.inside(role, "nft", "-j", "list", "counters", "table", "inet", "counted").stdout
+    entries = json.loads(listed)["nftables"]
+    return sum(entry["counter"]["packets"] for entry in entries if "counter" in entry)
+
+
+def mac(lab: Lab, role: str, device: str) -> str:
+    """Hardware address of a device."""
+    return str(
+        json.loads(lab.inside(role, "ip", "-j", "link", "show", device).stdout)[0]["address"]
+    )
+
+
+def send(lab: Lab, *actions: dict[str, object]) -> None:
+    """Frames of the agent, one after the other."""
+    own = mac(lab, "agent", "eth0")
+    usual = {"device": "eth0", "src_mac": own, "next_mac": BROADCAST, "proto": "udp"}
+    full = json.dumps([usual | action for action in actions])
+    lab.inside("agent", sys.executable, "-c", SEND, str(host.ROOT), full)
+
+
+def test_a_forged_question_of_the_host_opens_no_way_for_the_answer(lab: Lab) -> None:
+    """A broadcast in the host's name, then its "answer": the host gets neither."""
+    answer = {"src_ip": AGENT, "to": HOST, "src_port": 4000, "port": 5300,
+              "next_mac": mac(lab, "host", SPEC.bridge)}  # fmt: skip
+    question = {"src_ip": HOST, "to": AGENT, "src_port": 5300, "port": 4000}
+    for _ in range(3):
+        send(lab, question, answer)
+    assert counted(lab, "host") == 0
+    lab.inside("host", sys.executable, "-c", ASK, HOST, AGENT)
+    send(lab, answer)
+    assert counted(lab, "host") == 1  # control: a question that the host did ask is answered
+
+
+def test_a_packet_that_dies_on_the_way_is_not_reported_to_a_stranger(lab: Lab) -> None:
+    """The host tells nobody of a packet that merely claims to come from him."""
+    dying = {"src_ip": STRANGER, "to": ELSEWHERE, "port": 443, "ttl": 1,
+             "next_mac": mac(lab, "host", SPEC.bridge)}  # fmt: skip
+    send(lab, dying)
+    assert counted(lab, "world") == 0
+    lab.inside("host", "nft", "flush", "chain", "inet", SPEC.table, "sources")
+    send(lab, dying)
+    host.wait_until(
+        lambda: counted(lab, "world") == 1,  # control: it is the chain that keeps it
+        timeout_s=5,
+        describe=lambda: f"{counted(lab, 'world')} reports",
+    )
