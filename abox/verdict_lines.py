@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from abox.allowlist import Reason
+from abox.reasons import HEAD_TOO_LARGE, TLS_FAILURES, UPGRADE_FAILED, Reason
 
 REFUSED_RCODES = ("NXDOMAIN", "REFUSED")
 """Response codes of a name that may not be resolved; an allowed name may also not exist."""
 
 FROM_ORIGIN = "via_upstream"
 """Envoy's details of an answer that the origin gave: such a 403 is no verdict of ours."""
+
+DENIALS = (400, 403, HEAD_TOO_LARGE)
+"""Statuses of refusals of ours."""
 
 TUNNEL = "envoy://"
 """Beginning of the address of a tunnel that ends inside the proxy: its requests have own lines."""
@@ -29,6 +32,7 @@ SELF_TEST = ".abox-probe.invalid"
 
 OWN_REASONS = frozenset(
     {
+        Reason.MALFORMED_REQUEST,
         Reason.MALFORMED_NAME,
         Reason.ADDRESS_LITERAL,
         Reason.RESERVED_NAME,
@@ -169,7 +173,7 @@ def parse_http_line(line: str) -> RequestVerdict | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     status = _number(fields.get("status"))
-    denied = status in (400, 403) and fields.get("details") != FROM_ORIGIN
+    denied = status in DENIALS and fields.get("details") != FROM_ORIGIN
     address = _text(fields.get("address")) or None
     tunnel = address is not None and address.startswith(TUNNEL)
     return RequestVerdict(
@@ -196,20 +200,31 @@ def _reason(fields: Mapping[str, Any], *, denied: bool) -> str | None:
 
     The order is that of the refusals in the proxy's own configuration.
     """
-    mark, details = _text(fields.get("mark")), _text(fields.get("details"))
     if denied:
-        if mark in OWN_REASONS:
-            return mark
-        if details.startswith("rbac_access_denied"):
-            return Reason.SPECIAL_ADDRESS.value
-        return _text(fields.get("reason")) or "malformed_request"
+        return _denial(fields)
+    details = _text(fields.get("details"))
     if details == FROM_ORIGIN or _number(fields.get("status")) < 500:
         return None
-    if "CERTIFICATE_VERIFY_FAILED" in _text(fields.get("tls_failure")):
-        return Reason.UPSTREAM_CERTIFICATE.value
+    failure = _text(fields.get("tls_failure"))
+    for text, reason in TLS_FAILURES.items():
+        if text in failure:
+            return reason.value
     if "DF" in _text(fields.get("flags")).split(","):
         return Reason.UPSTREAM_NAME.value
     return Reason.UPSTREAM_UNREACHABLE.value
+
+
+def _denial(fields: Mapping[str, Any]) -> str:
+    mark, details = _text(fields.get("mark")), _text(fields.get("details"))
+    if mark in OWN_REASONS:
+        return mark
+    if details.startswith("rbac_access_denied"):
+        return Reason.SPECIAL_ADDRESS.value
+    if details == UPGRADE_FAILED:
+        return Reason.SWITCH.value
+    if _number(fields.get("status")) == HEAD_TOO_LARGE:
+        return Reason.HEAD_TOO_LARGE.value
+    return _text(fields.get("reason")) or Reason.MALFORMED_REQUEST.value
 
 
 def _word(*, allowed: bool) -> str:
