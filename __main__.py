@@ -5,8 +5,9 @@ from pathlib import Path
 import pulumi
 
 from abox.errors import AboxError
-from abox.settings import parse_settings
-from components.images import read_image_ids
+from abox.settings import VM, parse_settings
+from components.hypervisor import host_acceleration
+from components.images import read_image_ids, read_machine
 from components.resolvers import host_resolvers
 from components.sandbox import Sandbox, SandboxArgs
 
@@ -14,10 +15,13 @@ stack = pulumi.get_stack()
 config = pulumi.Config("abox")
 try:
     settings = parse_settings(stack, config.get_object("sandbox"), config.get_object("secrets"))
+    root = Path(__file__).parent
+    is_vm = settings.backend == VM
     args = SandboxArgs(
         settings=settings,
-        images=read_image_ids(Path(__file__).parent),
+        images=read_image_ids(root, ["gateway"] if is_vm else ["gateway", "agent"]),
         upstream_dns=settings.upstream_dns or host_resolvers(),
+        machine=read_machine(root, settings.vm, host_acceleration()) if is_vm else None,
     )
 except AboxError as error:
     raise pulumi.RunError(str(error)) from None

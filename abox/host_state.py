@@ -39,3 +39,11 @@ def key_log(state: AnyPath, sandbox: str) -> AnyPath:
     Raises: SettingsError if that isn't a sandbox's name.
     """
     return instance_dir(state, sandbox) / "logs" / "keys.log"
+
+
+def ssh_config(state: AnyPath, sandbox: str) -> AnyPath:
+    """Settings by which ssh on this host reaches a sandbox's VM; key and known host lie beside.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return instance_dir(state, sandbox) / "ssh" / "config"

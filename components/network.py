@@ -30,6 +30,8 @@ class NetworkArgs:
     """The host's own address on the egress bridge, the gateway pod's way out."""
     egress_bridge: Input[str]
     """Interface name of the egress bridge."""
+    agent_connects: bool = True
+    """Whether the agent is a container on the host-only bridge; a VM has a tap there."""
     after: Sequence[Resource] = ()
     """What must stand before the bridges, and until they have gone."""
 
@@ -63,6 +65,7 @@ class Network(ComponentResource):
             interface=args.egress_bridge,
             after=args.after,
         )
+        inside = [Role.PAUSE, Role.AGENT] if args.agent_connects else [Role.PAUSE]
         self.internal_id: Output[str] = internal.id
         self.egress_id: Output[str] = egress.id
         self.postures: list[Resource] = [
@@ -76,7 +79,7 @@ class Network(ComponentResource):
                 opts=ResourceOptions(parent=self),
             )
             for kind, bridge, interface, roles in (
-                ("internal", internal, args.bridge, [Role.PAUSE, Role.AGENT]),
+                ("internal", internal, args.bridge, inside),
                 ("egress", egress, args.egress_bridge, [Role.PAUSE]),
             )
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
-from pulumi import ComponentResource, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.naming import Role
@@ -19,6 +19,7 @@ from components.host import Preflight, SubnetLease
 from components.network import Network, NetworkArgs
 from components.proxy import Proxy, ProxyArgs
 from components.readiness import Readiness
+from components.vm import Machine, Vm, VmArgs, machine_needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +29,11 @@ class SandboxArgs:
     settings: Settings
     """The stack's configuration."""
     images: Mapping[str, str]
-    """Image ids by role: gateway and agent."""
+    """Image ids by role: gateway, and agent where the agent is a container."""
     upstream_dns: tuple[IPv4Address, ...]
     """Resolvers of allowed names: the stack's own, or the host's."""
+    machine: Machine | None = None
+    """What this host boots, where the agent is a VM."""
 
 
 class Sandbox(ComponentResource):
@@ -45,11 +48,16 @@ class Sandbox(ComponentResource):
         child = ResourceOptions(parent=self)
         settings = args.settings
         policy: Policy = settings.policy
-        image = agent_image(
-            f"{name}-agent-image", settings.agent.image, args.images["agent"], child
-        )
+        machine = args.machine
+        images: list[Input[str]] = [args.images["gateway"]]
+        if machine is None:
+            wanted, built = settings.agent.image, args.images["agent"]
+            images.append(agent_image(f"{name}-agent-image", wanted, built, child))
         preflight = Preflight(
-            f"{name}-preflight", images=[args.images["gateway"], image], opts=child
+            f"{name}-preflight",
+            images=images,
+            machine=None if machine is None else machine_needs(machine, settings.vm),
+            opts=child,
         )
         lease = SubnetLease(
             f"{name}-subnet",
@@ -78,6 +86,7 @@ class Sandbox(ComponentResource):
                 egress_subnet=lease.egress_subnet,
                 egress_host=lease.egress_host,
                 egress_bridge=lease.egress_bridge,
+                agent_connects=machine is None,
                 after=[firewall],
             ),
             child,
@@ -120,22 +129,42 @@ class Sandbox(ComponentResource):
             after=[proxy],
             opts=child,
         )
-        agent = Agent(
-            f"{name}-agent",
-            AgentArgs(
-                sandbox=name,
-                image=image,
-                seed_image=args.images["gateway"],
-                settings=settings.agent,
-                network=network.internal_id,
-                address=lease.agent,
-                gateway=lease.gateway,
-                proxy_url=proxy.url,
-                trust_volume=gateway.volumes["trust"],
-                after=[firewall, *network.postures, gateway, proxy, ready],
-            ),
-            child,
-        )
+        confines: list[Resource] = [firewall, *network.postures]
+        if machine is None:
+            agent = Agent(
+                f"{name}-agent",
+                AgentArgs(
+                    sandbox=name,
+                    image=images[-1],
+                    seed_image=args.images["gateway"],
+                    settings=settings.agent,
+                    network=network.internal_id,
+                    address=lease.agent,
+                    gateway=lease.gateway,
+                    proxy_url=proxy.url,
+                    trust_volume=gateway.volumes["trust"],
+                    after=[*confines, gateway, proxy, ready],
+                ),
+                child,
+            )
+            of_agent: dict[str, Any] = {"agent_container": agent.container_name}
+        else:
+            vm = Vm(
+                f"{name}-vm",
+                VmArgs(
+                    sandbox=name,
+                    machine=machine,
+                    settings=settings.vm,
+                    lease=lease,
+                    proxy_port=settings.proxy_port,
+                    proxy_url=proxy.url,
+                    ca_certificate=proxy.ca_certificate,
+                    before_domain=confines,
+                    before_ready=[ready],
+                ),
+                child,
+            )
+            of_agent = {"domain": vm.domain, "ssh_config": vm.ssh_config}
         self.outputs: dict[str, Any] = {
             "sandbox": name,
             "backend": settings.backend,
@@ -146,7 +175,7 @@ class Sandbox(ComponentResource):
             "bridge": lease.bridge,
             "ca_fingerprint": proxy.ca_fingerprint,
             "policy_hash": proxy.policy_hash,
-            "agent_container": agent.container_name,
+            **of_agent,
             "gateway_containers": {
                 **gateway.container_names,
                 Role.PROXY: proxy.container_name,
