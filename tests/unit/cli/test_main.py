@@ -11,9 +11,7 @@ from cli.checkout import Checkout
 from cli.main import run
 from cli.version import VERSION
 
-COMMANDS = {
-    "check", "drift", "exec", "shell", "tap", "logs", "explain", "allow", "deny", "ls", "doctor",
-}  # fmt: skip
+COMMANDS = {"allow", "check", "cp", "deny", "doctor", "drift", "exec", "explain", "logs", "ls", "shell", "ssh", "tap"}  # fmt: skip
 
 
 def test_the_commands_are_those_of_the_design():
