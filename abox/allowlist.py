@@ -256,6 +256,8 @@ def verdict(policy: Policy, request: Request) -> Verdict:
     An entry allows a request if all its parts do; any one entry suffices. The reason of a denial is
     that of the entry that comes nearest.
     """
+    if "_" in request.name:  # a name for the DNS alone: Envoy takes no such URL (http1.invalid_url)
+        return Deny(Reason.MALFORMED_NAME)
     host = _read_host(policy, request.name)
     if isinstance(host, Deny):
         return host
