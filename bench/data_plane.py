@@ -21,7 +21,6 @@ DNS_SUBJECTS = (ABOX, "Unbound", "dnsmasq")
 CONNECTIONS = 32
 BULK_BYTES = 200_000_000
 HELD = 1000
-PROXY_PORT = 8080
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,8 @@ def _ways(lab: Lab) -> Iterator[tuple[str, dict[bool, tuple[str, ...]]]]:
     yield (
         ABOX,
         {
-            False: ("--via", "absolute", "--dial", f"{gateway}:{PROXY_PORT}"),
-            True: ("--via", "connect", "--dial", f"{gateway}:{PROXY_PORT}", *minted),
+            False: ("--via", "absolute", "--dial", f"{gateway}:{lab.pod.proxy_port}"),
+            True: ("--via", "connect", "--dial", f"{gateway}:{lab.pod.proxy_port}", *minted),
         },
     )
     yield (
@@ -177,7 +176,12 @@ def _tunnels(lab: Lab, row: Row, seconds: float) -> None:
     gateway = lab.place.gateway
     lab.apply([NAME], tls_interception=False)
     try:
-        _one(row, ABOX, ("--via", "connect", "--dial", f"{gateway}:{PROXY_PORT}", *target), seconds)
+        _one(
+            row,
+            ABOX,
+            ("--via", "connect", "--dial", f"{gateway}:{lab.pod.proxy_port}", *target),
+            seconds,
+        )
     finally:
         lab.apply([NAME])
     _one(row, DIRECT, ("--via", "direct", "--dial", f"{ORIGIN}:443", *target), seconds)
@@ -198,7 +202,7 @@ def _hold(lab: Lab, row: Row) -> None:
     """Memory while many connections are open, each asked once."""
     target = ("--name", NAME, "--port", "443", "--tls", str(lab.minting_ca), "--path", "/small")
     gateway = lab.place.gateway
-    dial = ("--via", "connect", "--dial", f"{gateway}:{PROXY_PORT}", *target)
+    dial = ("--via", "connect", "--dial", f"{gateway}:{lab.pod.proxy_port}", *target)
     holder = load.hold(*dial, connections=HELD, log=lab.log("hold"))
     row.add(ABOX, proportional_memory_mb([lab.pod.containers["proxy"]]))
     host.end(holder)

@@ -91,7 +91,7 @@ def _open_new(path: Path) -> Iterator[BinaryIO]:
         SettingsError: it exists, or can't be made there.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = _create(path)
     except FileExistsError as error:
         raise SettingsError(
             what=f"{path} exists",
@@ -104,7 +104,7 @@ def _open_new(path: Path) -> Iterator[BinaryIO]:
             why=str(error),
             remedy="choose a file in a folder that exists and that you may write to",
         ) from error
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
+    with file:
         yield file
 
 
@@ -142,7 +142,7 @@ def _replaced(path: Path) -> Iterator[BinaryIO]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", 0)
+        file = _create(path)
     except OSError as error:
         raise HostError(
             what=f"the TLS keys can't be kept in {path}",
@@ -151,6 +151,11 @@ def _replaced(path: Path) -> Iterator[BinaryIO]:
         ) from error
     with file:
         yield file
+
+
+def _create(path: Path) -> BinaryIO:
+    """A file that wasn't there, without a buffer, readable by its owner alone."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)
 
 
 def _no_keys(said: str) -> HostError:
