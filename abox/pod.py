@@ -178,6 +178,10 @@ ENVOY_FLUSH_MS = 500
 def pause_container(*, ipv6: bool = False) -> PodContainer:
     """The owner of the namespace: it does nothing and so has no reason to end.
 
+    It mounts the sockets' folders, which its user can't use, because it is made before the others:
+    a new volume gets the image's folders from the container that is made first, and the engine
+    fails when several are made at once and all find the volume empty.
+
     Args:
         ipv6: whether the egress leg has IPv6; the other one never has.
     """
@@ -187,6 +191,7 @@ def pause_container(*, ipv6: bool = False) -> PodContainer:
         user="65534:65534",
         memory_mb=16,
         pids_limit=8,
+        mounts=(VolumeMount(volume="run", target=RUN_DIR, read_only=True),),
         sysctls=PAUSE_SYSCTLS_IPV6 if ipv6 else PAUSE_SYSCTLS,
     )
 

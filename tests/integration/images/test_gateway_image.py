@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
 
 from abox import pod
-from abox.render.paths import LOG_DIR, TRUST_DIR
+from abox.render.paths import LOG_DIR, RUN_DIR, TRUST_DIR
 from images.gateway import ACCOUNTS, REQUIREMENTS
 from images.lock import Locked
 from tests import host
@@ -83,6 +84,23 @@ def test_new_volume_gets_owner_and_mode(gateway: Run, folder: pod.ImageFolder) -
     place = next(p for p in ("/run/abox", folder.path) if folder.path.startswith(p))
     done = gateway(f"stat -c '%u %g %a' {folder.path}", options=["-v", place])
     assert done.stdout.split() == [str(folder.owner), str(folder.group), f"{folder.mode:o}"]
+
+
+@pytest.fixture
+def volume() -> Iterator[str]:
+    """An empty volume with a name, removed afterwards."""
+    name = host.run(["docker", "volume", "create"]).stdout.strip()
+    try:
+        yield name
+    finally:
+        host.run(["docker", "volume", "rm", name])
+
+
+def test_new_volume_is_filled_by_a_container_that_only_reads_it(gateway: Run, volume: str) -> None:
+    """The pod's first container mounts the sockets' folders read-only and is enough for them."""
+    made = gateway(f"ls {RUN_DIR}", options=["-v", f"{volume}:{RUN_DIR}:ro"])
+    inside = {PurePosixPath(f.path) for f in pod.IMAGE_FOLDERS if f.path.startswith(f"{RUN_DIR}/")}
+    assert set(made.stdout.split()) == {folder.name for folder in inside}
 
 
 def test_trust_volume_starts_with_the_public_roots(gateway: Run) -> None:
