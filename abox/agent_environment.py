@@ -18,11 +18,20 @@ SANDBOX_CA = f"{TRUST_DIR}/abox-ca.pem"
 JAVA_TRUST_STORE = f"{TRUST_DIR}/java/cacerts"
 """The same certificates as in the bundle in Java's form, where Debian's Java looks."""
 
+BROWSER_POLICY = f"{TRUST_DIR}/abox-browser-policy.json"
+"""The sandbox's own CA as browsers of Chromium's family want it: in a policy of their machine."""
+
 NO_PROXY = "localhost,127.0.0.1,::1"
 """Only the agent's own loopback is reached without the proxy."""
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
 """Set in upper and lower case; curl reads only the lower-case ``http_proxy``."""
+
+TOOL_PROXY_VARIABLES = (
+    "YARN_HTTPS_PROXY",  # yarn 2 and later
+    "YARN_HTTP_PROXY",
+)
+"""For tools that read none of those; each takes the proxy's URL."""
 
 BUNDLE_VARIABLES = (
     "SSL_CERT_FILE",  # OpenSSL, Python ssl, Go, Ruby, uv, rustls-native-certs
@@ -50,6 +59,7 @@ BUNDLE_VARIABLES = (
 RESERVED = frozenset(
     [
         *(name for upper in PROXY_VARIABLES for name in (upper, upper.lower())),
+        *TOOL_PROXY_VARIABLES,
         *BUNDLE_VARIABLES,
         "NO_PROXY",
         "no_proxy",
@@ -73,6 +83,7 @@ def agent_environment(proxy_url: str) -> dict[str, str]:
     variables = {name: BUNDLE for name in BUNDLE_VARIABLES}
     for upper in PROXY_VARIABLES:
         variables[upper] = variables[upper.lower()] = proxy_url
+    variables.update(dict.fromkeys(TOOL_PROXY_VARIABLES, proxy_url))
     variables["NO_PROXY"] = variables["no_proxy"] = NO_PROXY
     variables["JAVA_TOOL_OPTIONS"] = java_options(proxy_url)
     variables["NODE_EXTRA_CA_CERTS"] = SANDBOX_CA

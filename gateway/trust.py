@@ -2,7 +2,8 @@
 
 The folder takes the place of the agent's /etc/ssl/certs, so it holds what programs look for there:
 the bundle, a file a certificate under the hash of its subject (OpenSSL's ``-CApath``), and the same
-certificates in Java's form, where Debian's Java looks.
+certificates in Java's form, where Debian's Java looks. A policy for browsers names those that are
+not public, since browsers bring the public ones.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from abox import agent_environment
-from abox.java_keystore import render_java_keystore
+from abox.render.browser_policy import render_browser_policy
+from abox.render.java_keystore import render_java_keystore
 from gateway.files import read_file, write_file
 from gateway.host import run
 
 SYSTEM_FOLDER = Path("/etc/ssl/certs")
 """The image's own public roots."""
 
-BUNDLE, OWN, JAVA = (
+BUNDLE, OWN, JAVA, BROWSERS = (
     path.removeprefix(f"{agent_environment.TRUST_DIR}/")
     for path in (
         agent_environment.BUNDLE,
         agent_environment.SANDBOX_CA,
         agent_environment.JAVA_TRUST_STORE,
+        agent_environment.BROWSER_POLICY,
     )
 )
 """Files of the folder, as the agent's variables name them."""
@@ -49,6 +52,7 @@ def write_trust(folder: Path, own: str, others: Sequence[str]) -> None:
         BUNDLE: trusted,
         OWN: own,
         JAVA: render_java_keystore(trusted),
+        BROWSERS: render_browser_policy("".join([*others, own])),
         **_hashed([own, *others]),
     }
     for found in folder.iterdir():

@@ -78,6 +78,17 @@ NODE_SCRIPTS = {
 }
 """Commands that come with Node.js → their scripts below /usr/local/lib/node_modules."""
 
+BROWSER_POLICY = "/etc/ssl/certs/abox-browser-policy.json"
+"""A file of the trust volume. It stands here in full so that the recipe's hash knows it."""
+
+BROWSER_FOLDERS = ("chromium", "opt/chrome", "opt/chrome_for_testing")
+"""Below /etc: where browsers of Chromium's family look for the policies of their machine."""
+
+FIREFOX_POLICY = """\
+{"policies": {"Certificates": {"Install": ["/etc/ssl/certs/abox-ca.pem"]}}}
+"""
+"""Firefox reads authorities from files; this one is in the trust volume too."""
+
 GITCONFIG = """\
 [init]
 \tdefaultBranch = main
@@ -101,6 +112,9 @@ def furnish(root: Path) -> None:
     make_folder(root, WORKSPACE, uid=UID, gid=GID)
     write_file(root, "/etc/gitconfig", GITCONFIG)
     write_file(root, "/etc/profile.d/abox.sh", render_profile())
+    for folder in BROWSER_FOLDERS:
+        make_link(root, f"/etc/{folder}/policies/managed/abox.json", BROWSER_POLICY)
+    write_file(root, "/etc/firefox/policies/policies.json", FIREFOX_POLICY)
     compile_python(root, PYTHON_FOLDERS)
     compile_python(root, (VENV,), mode="checked-hash")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import sys
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ import pytest
 
 from abox.addresses import is_public
 from images.apt import SUITE, debian_sources
-from images.lock import read_lock
 from tests import host
 from tests.stacks import Stack
+from tests.tool_image import npm_registry
 from tests.world import cables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -32,7 +31,6 @@ PYPI_PACKAGE, NPM_PACKAGE, DEBIAN_PACKAGE = "six", "is-number", "hostname"
 LOCAL_AUTHORITIES = Path("/usr/local/share/ca-certificates")
 """Where Debian keeps what the machine trusts besides the public roots."""
 PORTS = {"http": 80, "https": 443}
-NPM_SETTING = ("npm", "config", "get", "registry")
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,7 @@ def registries(tmp_path_factory):
     ).stdout
     index = re.search(rf"^\* (\S+)/{PYPI_PACKAGE}/", said, re.MULTILINE)
     assert index, said[:1000]
-    image = read_lock()["agent"].id
-    where = () if shutil.which("npm") else ("docker", "run", "--rm", "--network", "none", image)
-    npm = host.run([*where, *NPM_SETTING]).stdout.strip()
+    npm = npm_registry()
     debian = next(source.uri for source in debian_sources() if source.suite == SUITE)
     urls = map(urlsplit, {*re.findall(r"https?://[^/\s)]+", said), npm, debian})
     origins = frozenset((u.hostname, u.port or PORTS[u.scheme]) for u in urls if u.hostname)

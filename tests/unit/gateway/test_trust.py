@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from abox.java_keystore import render_java_keystore
+from abox.render.browser_policy import render_browser_policy
+from abox.render.java_keystore import render_java_keystore
 from gateway import trust
 from tests.integration.gateway.authority import make_authority
 
@@ -31,13 +32,14 @@ def names(folder):
 def test_every_form_holds_all_that_is_trusted(folder):
     trust.write_trust(folder, OWN, [OTHER])
     assert names(folder) == {
-        *("ca-certificates.crt", "abox-ca.pem", "java/cacerts"),
+        *("ca-certificates.crt", "abox-ca.pem", "java/cacerts", "abox-browser-policy.json"),
         *("0a1b2c3d.0", "0a1b2c3d.1", "0a1b2c3d.2"),
     }
     bundle = (folder / "ca-certificates.crt").read_text()
     assert bundle == PUBLIC + OTHER + OWN
     assert (folder / "java" / "cacerts").read_bytes() == render_java_keystore(bundle)
     assert (folder / "abox-ca.pem").read_text() == OWN
+    assert (folder / "abox-browser-policy.json").read_text() == render_browser_policy(OTHER + OWN)
 
 
 def test_what_is_not_wanted_goes(folder):

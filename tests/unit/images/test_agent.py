@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from abox import agent_environment
 from abox.agent_environment import RESERVED
-from images.agent import AGENT, ENVIRONMENT, HOME, render_profile
+from images.agent import AGENT, BROWSER_POLICY, ENVIRONMENT, FIREFOX_POLICY, HOME, render_profile
 
 
 @pytest.mark.parametrize(
@@ -50,3 +53,10 @@ def test_login_shells_get_the_same_environment() -> None:
     lines = render_profile().splitlines()
     assert f'export PATH="{ENVIRONMENT["PATH"]}"' in lines
     assert len(lines) == len(ENVIRONMENT) - 1  # HOME is the shell's own matter
+
+
+def test_browsers_find_what_the_gateway_writes() -> None:
+    """The image's policies lead to files of the trust volume."""
+    assert BROWSER_POLICY == agent_environment.BROWSER_POLICY
+    policies = json.loads(FIREFOX_POLICY)["policies"]
+    assert policies["Certificates"]["Install"] == [agent_environment.SANDBOX_CA]

@@ -6,10 +6,10 @@ certificates give equal bytes.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import struct
-from collections.abc import Iterable
+
+from abox.pem import der_certificates
 
 PASSWORD = "changeit"  # noqa: S105  # what every Java's own trust store has: it guards nothing
 """Of the digest at the end of the file: programs that give one give this one."""
@@ -20,7 +20,6 @@ _TRUSTED_CERTIFICATE = 2
 _ENTERED_MS = 1_577_836_800_000
 """When every certificate was entered, in milliseconds since 1970: 2020-01-01, as all else here."""
 _SALT = b"Mighty Aphrodite"
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def render_java_keystore(bundle: str) -> bytes:
@@ -31,16 +30,11 @@ def render_java_keystore(bundle: str) -> bytes:
     Returns: the file's bytes. Each alias is the certificate's SHA-256, so none stands there twice.
     Raises: ValueError if a certificate isn't base64.
     """
-    certificates = {hashlib.sha256(der).hexdigest(): der for der in _certificates(bundle)}
+    certificates = {hashlib.sha256(der).hexdigest(): der for der in der_certificates(bundle)}
     entries = (_entry(alias, certificates[alias]) for alias in sorted(certificates))
     body = struct.pack(">III", _MAGIC, _VERSION, len(certificates)) + b"".join(entries)
     seed = PASSWORD.encode("utf-16-be") + _SALT
     return body + hashlib.sha1(seed + body, usedforsecurity=False).digest()
-
-
-def _certificates(bundle: str) -> Iterable[bytes]:
-    for part in bundle.split(_END)[:-1]:
-        yield base64.b64decode("".join(part.rpartition(_BEGIN)[2].split()), validate=True)
 
 
 def _entry(alias: str, der: bytes) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abox.java_keystore import PASSWORD, render_java_keystore
+from abox.render.java_keystore import PASSWORD, render_java_keystore
 
 
 def pem(der: bytes) -> str:
