@@ -301,6 +301,8 @@ def verdict(policy: Policy, request: Request) -> Verdict:
     An entry allows a request if all its parts do; any one entry suffices. The reason of a denial is
     that of the entry that comes nearest.
     """
+    if "_" in request.name:  # for the DNS alone: Envoy refuses it in a URL and in a CONNECT
+        return Deny(Reason.MALFORMED_NAME)
     host = _read_host(policy, request.name)
     if isinstance(host, Deny):
         return host
@@ -363,7 +365,7 @@ def _read_host(policy: Policy, name: str) -> str | Deny:
 
 def _read_literal(policy: Policy, text: str, address: Address) -> str | Deny:
     """An address is only good in its usual spelling, if it is an entry of its own."""
-    usual = f"[{address}]" if address.version == 6 else str(address)
+    usual = f"[{address}]" if address.version == 6 else f"{address}."  # as a name with its root
     if not judged_allowed(address, policy.allow_private_cidrs):
         return Deny(Reason.SPECIAL_ADDRESS)
     if text not in (usual, str(address)) or not policy.entries_for(str(address)):

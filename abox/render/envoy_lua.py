@@ -47,7 +47,7 @@ PART_STATE = "abox.part"
 
 _COMMON = r"""
 local function name_shape(name)
-  if #name > 253 or string.find(name, "[^a-z0-9._-]") or not string.find(name, "%.%l[%l%d-]*$")
+  if #name > 253 or string.find(name, "[^a-z0-9.-]") or not string.find(name, "%.%l[%l%d-]*$")
       or string.sub(name, -1) == "-" then return false end
   for label in string.gmatch(name .. ".", "([^.]*)%.") do
     if #label < 1 or #label > 63 then return false end
