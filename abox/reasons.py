@@ -30,8 +30,11 @@ class Reason(StrEnum):
     NOT_TLS = "not_tls"
     NO_POLICY = "no_policy"
     MALFORMED_REQUEST = "malformed_request"
+    HEAD_TOO_LARGE = "head_too_large"
+    SWITCH = "switch_not_allowed"
     UPSTREAM_NAME = "upstream_name"
     UPSTREAM_CERTIFICATE = "upstream_certificate"
+    CLIENT_CERTIFICATE = "client_certificate"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
 
     @property
@@ -57,7 +60,28 @@ _TEXTS = {
     Reason.NOT_TLS: "the tunnel carries something other than TLS",
     Reason.NO_POLICY: "the gateway has no policy yet",
     Reason.MALFORMED_REQUEST: "this is not HTTP as the standard has it",
+    Reason.HEAD_TOO_LARGE: "the request's head is longer, or has more fields, than is passed on",
+    Reason.SWITCH: "the request asks for a switch to a protocol that is not passed on",
     Reason.UPSTREAM_NAME: "the name could not be resolved",
     Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
+    Reason.CLIENT_CERTIFICATE: (
+        "the origin broke the handshake off, as those do that want a client's certificate"
+    ),
     Reason.UPSTREAM_UNREACHABLE: "the origin could not be reached",
 }
+
+# How Envoy reports what has a reason of its own: the 403's body and the verdict log read it.
+
+TLS_FAILURES = {
+    "CERTIFICATE_VERIFY_FAILED": Reason.UPSTREAM_CERTIFICATE,
+    "ALERT_HANDSHAKE_FAILURE": Reason.CLIENT_CERTIFICATE,
+    "CERTIFICATE_REQUIRED": Reason.CLIENT_CERTIFICATE,
+}
+"""Parts of the TLS library's errors towards an origin; servers that miss a certificate say the
+second in TLS 1.2 and the third in TLS 1.3."""
+
+UPGRADE_FAILED = "upgrade_failed"
+"""Details of a request for a protocol that no rule passes on."""
+
+HEAD_TOO_LARGE = 431
+"""Status of a request whose head is too large."""

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from abox.name_table import Judged
-from abox.reasons import Reason
+from abox.reasons import HEAD_TOO_LARGE, TLS_FAILURES, UPGRADE_FAILED, Reason
 from abox.verdict_log import (
     METHOD_CHARS,
     PATH_CHARS,
@@ -82,6 +82,7 @@ CONNECT = "CONNECT"
 
 OWN_REASONS = frozenset(
     {
+        Reason.MALFORMED_REQUEST,
         Reason.MALFORMED_NAME,
         Reason.ADDRESS_LITERAL,
         Reason.RESERVED_NAME,
@@ -180,20 +181,31 @@ def _reason(fields: Fields, *, denied: bool) -> str | None:
 
     The order is that of the refusals in the proxy's own configuration.
     """
-    mark, details = _text(fields.get("mark")), _text(fields.get("details"))
     if denied:
-        if mark in OWN_REASONS:
-            return mark
-        if details.startswith("rbac_access_denied"):
-            return Reason.SPECIAL_ADDRESS.value
-        return _text(fields.get("reason")) or Reason.MALFORMED_REQUEST.value
+        return _refusal(fields)
+    details = _text(fields.get("details"))
     if details == FROM_ORIGIN or number(fields.get("status")) < 500:
         return None
-    if "CERTIFICATE_VERIFY_FAILED" in _text(fields.get("tls_failure")):
-        return Reason.UPSTREAM_CERTIFICATE.value
+    failure = _text(fields.get("tls_failure"))
+    for text, reason in TLS_FAILURES.items():
+        if text in failure:
+            return reason.value
     if "DF" in _text(fields.get("flags")).split(","):
         return Reason.UPSTREAM_NAME.value
     return Reason.UPSTREAM_UNREACHABLE.value
+
+
+def _refusal(fields: Fields) -> str:
+    mark, details = _text(fields.get("mark")), _text(fields.get("details"))
+    if mark in OWN_REASONS:
+        return mark
+    if details.startswith("rbac_access_denied"):
+        return Reason.SPECIAL_ADDRESS.value
+    if details == UPGRADE_FAILED:
+        return Reason.SWITCH.value
+    if number(fields.get("status")) == HEAD_TOO_LARGE:
+        return Reason.HEAD_TOO_LARGE.value
+    return _text(fields.get("reason")) or Reason.MALFORMED_REQUEST.value
 
 
 def total(group: Iterable[Fields], field: str) -> int:

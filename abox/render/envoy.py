@@ -304,7 +304,7 @@ def _connection_manager(
         f"{_NETWORK}http_connection_manager.v3.HttpConnectionManager",
         stat_prefix=side.value,
         rds={"route_config_name": side.value, "config_source": watched_file(ROUTES_FILES[side])},
-        http_filters=[_switch_refusal(), *filters],
+        http_filters=[_switch_refusal(), _trailer_rule(), *filters],
         # Python 3.11 and older send CONNECT as HTTP/1.0.
         http_protocol_options={
             "accept_http_10": True,
@@ -313,6 +313,7 @@ def _connection_manager(
         },
         common_http_protocol_options={"idle_timeout": f"{STREAM_IDLE_S}s"},
         early_header_mutation_extensions=[_early_mutation()],
+        proxy_100_continue=True,  # whether a body may come is the origin's to say
         use_remote_address=True,
         skip_xff_append=True,
         internal_address_config={"unix_sockets": False, "cidr_ranges": [_NOBODY]},
@@ -336,14 +337,44 @@ _NOBODY = {"address_prefix": "255.255.255.255", "prefix_len": 32}
 """No client is internal: an empty list would mean all private addresses."""
 
 
+_STEERING = ("x-abox-", "x-envoy-")
+"""Beginnings of fields that would forge the mark or steer Envoy."""
+
+
 def _early_mutation() -> Json:
     """Before the first look at the routes: fields that would steer Envoy or forge the mark."""
-    prefixes = ("x-abox-", "x-envoy-")
-    mutations = [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in prefixes]
+    mutations = [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in _STEERING]
     return extension(
         "envoy.http.early_header_mutation.header_mutation",
         "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
         mutations=mutations,
+    )
+
+
+_NO_TRAILERS = (
+    *("authorization", "cookie", "connection", "content-encoding", "content-length"),
+    *("content-range", "content-type", "expect", "forwarded", "host", "keep-alive"),
+    *("max-forwards", "proxy-authorization", "proxy-connection", "range", "te", "trailer"),
+    *("transfer-encoding", "upgrade"),
+)
+"""Fields that frame, route or authorise: never taken from a trailer (RFC 9110, 6.5.1).
+
+An origin that merges trailers into the head would read them there, where nothing judged them.
+"""
+
+
+def _trailer_rule() -> Json:
+    """Drops from a request's trailers what only its head may say."""
+    names = [{"exact": name, "ignore_case": True} for name in _NO_TRAILERS]
+    prefixes = [{"prefix": prefix} for prefix in (*_STEERING, "x-forwarded-")]
+    return extension(
+        "envoy.filters.http.header_mutation",
+        f"{_HTTP}header_mutation.v3.HeaderMutation",
+        mutations={
+            "request_trailers_mutations": [
+                {"remove_on_match": {"key_matcher": matcher}} for matcher in (*names, *prefixes)
+            ]
+        },
     )
 
 
@@ -532,7 +563,12 @@ def _clusters() -> list[Json]:
 
 _HTTP1_OPTIONS: Json = {"enable_trailers": True}
 _HTTP1_ONLY: Json = {"explicit_http_config": {"http_protocol_options": _HTTP1_OPTIONS}}
-_AUTO: Json = {"http_protocol_options": _HTTP1_OPTIONS, "http2_protocol_options": {}}
+_ORIGIN_HTTP2: Json = {
+    "initial_stream_window_size": 4 * 1024 * 1024,
+    "initial_connection_window_size": 8 * 1024 * 1024,
+}
+"""What an origin may send before the agent has taken any of it: memory that it can fill."""
+_AUTO: Json = {"http_protocol_options": _HTTP1_OPTIONS, "http2_protocol_options": _ORIGIN_HTTP2}
 
 
 def _origin_cluster(
@@ -582,7 +618,10 @@ def _origin_tls(alpn: Sequence[str]) -> Json:
         "envoy.transport_sockets.tls",
         f"{_TLS}UpstreamTlsContext",
         common_tls_context={
-            "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+            "tls_params": {
+                "tls_minimum_protocol_version": "TLSv1_2",
+                "tls_maximum_protocol_version": "TLSv1_3",  # a client's default is 1.2
+            },
             "alpn_protocols": list(alpn),
             "key_log": {"path": KEY_LOG_FILE},
             "validation_context_sds_secret_config": {

@@ -168,6 +168,12 @@ local function drop_hop_fields(headers)
   for _, key in ipairs(HOP_BY_HOP) do headers:remove(key) end
 end
 
+-- HTTP/2 carries bytes that no request line of HTTP/1.1 can hold.
+local function odd_line(headers)
+  local path, method = headers:get(":path") or "", headers:get(":method") or ""
+  return string.find(path, "[^!-~]") or string.find(method, "[^%u%d!#$%%&'*+.^_`|~-]")
+end
+
 local function finish(handle, mark, port, name)
   local headers = handle:headers()
   local metadata = handle:streamInfo():dynamicMetadata()
@@ -248,6 +254,7 @@ function envoy_on_request(handle)
   if not connect and headers:get(":scheme") ~= "http" then
     return finish(handle, "not_tls", port, shown)
   end
+  if odd_line(headers) then return finish(handle, "malformed_request", port, shown) end
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
   if not connect then mark_path(handle) mark_upgrade(handle) end
@@ -280,6 +287,7 @@ function envoy_on_request(handle)
   local denial, shown = judge_name(name)
   if denial then return finish(handle, denial, port, shown) end
   if not agreed(handle, name, port) then return finish(handle, "name_mismatch", port, shown) end
+  if odd_line(headers) then return finish(handle, "malformed_request", port, shown) end
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
   mark_path(handle)
@@ -310,6 +318,7 @@ function envoy_on_request(handle)
     handle:streamInfo():drainConnectionUponCompletion()
     return finish(handle, "not_tls", port, shown)
   end
+  if odd_line(headers) then return finish(handle, "malformed_request", port, shown) end
   headers:replace(":authority", authority)
   drop_hop_fields(headers)
   mark_path(handle)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abox.allowlist import Reason
+from abox.reasons import HEAD_TOO_LARGE, TLS_FAILURES, UPGRADE_FAILED, Reason
 from abox.render.envoy_lua import MARK
 from abox.render.envoy_types import Json, any_of
 
-_READ = "check what the client sends"
-
+BAD_REQUEST = 400
 FORBIDDEN = 403
 BAD_GATEWAY = 502
-GATEWAY_TIMEOUT = 504
+MALFORMED = (BAD_REQUEST, 404, 413, 426, 501, 505)
+"""What Envoy itself answers to requests that it can't read; an origin's answers aren't meant."""
 
 MARKED_REASONS = (
+    Reason.MALFORMED_REQUEST,
     Reason.MALFORMED_NAME,
     Reason.ADDRESS_LITERAL,
     Reason.NOT_TLS,
@@ -26,9 +27,9 @@ MARKED_REASONS = (
 """Denials that the Lua filter finds: the routes only see its mark."""
 
 _RBAC = "response.code_details.startsWith('rbac_access_denied')"
-_CERTIFICATE = (
-    "has(upstream.transport_failure_reason) && "
-    "upstream.transport_failure_reason.contains('CERTIFICATE_VERIFY_FAILED')"
+_SWITCH = f"response.code_details == '{UPGRADE_FAILED}'"
+_TLS_FAILED = (
+    "has(upstream.transport_failure_reason) && upstream.transport_failure_reason.contains('{}')"
 )
 
 
@@ -45,9 +46,12 @@ def _mappers() -> Iterator[Json]:
     yield {"filter": _status(200), "body_format_override": _UNCHANGED}
     for reason in MARKED_REASONS:
         header = {"name": MARK, "string_match": {"exact": reason.value}}
-        yield _mapper({"header_filter": {"header": header}}, FORBIDDEN, reason)
+        status = BAD_REQUEST if reason is Reason.MALFORMED_REQUEST else FORBIDDEN
+        yield _mapper({"header_filter": {"header": header}}, status, reason)
+    yield _mapper(_expression(_SWITCH), FORBIDDEN, Reason.SWITCH)
     yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS)
-    yield _mapper(_expression(_CERTIFICATE), BAD_GATEWAY, Reason.UPSTREAM_CERTIFICATE)
+    for text, reason in TLS_FAILURES.items():
+        yield _mapper(_expression(_TLS_FAILED.format(text)), BAD_GATEWAY, reason)
     yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME)
     yield _mapper(
         _flags("UF", "UC", "UH", "UR", "UO", "UPE", "URX"),
@@ -55,9 +59,9 @@ def _mappers() -> Iterator[Json]:
         Reason.UPSTREAM_UNREACHABLE,
     )
     yield _mapper(_status(BAD_GATEWAY), BAD_GATEWAY, Reason.UPSTREAM_UNREACHABLE)
-    malformed = Reason.MALFORMED_REQUEST
-    body = _body(malformed.value, malformed.text, _READ)
-    yield {"filter": _status(400), "body_format_override": body}
+    yield _mapper(_status(HEAD_TOO_LARGE), HEAD_TOO_LARGE, Reason.HEAD_TOO_LARGE)
+    for status in MALFORMED:
+        yield _mapper(_status(status), BAD_REQUEST, Reason.MALFORMED_REQUEST)
 
 
 _UNCHANGED: Json = {"text_format_source": {"inline_string": "%LOCAL_REPLY_BODY%"}}
@@ -115,13 +119,20 @@ def _ask_for_it(sandbox: str) -> str:
 
 
 _REMEDIES = {
+    Reason.MALFORMED_REQUEST: "check what the client sends",
+    Reason.HEAD_TOO_LARGE: "send fewer or shorter header fields",
+    Reason.SWITCH: "speak HTTP; WebSocket alone may take a connection over",
     Reason.MALFORMED_NAME: "ask for a host name of letters, digits, '-' and '.'",
     Reason.ADDRESS_LITERAL: "ask for the host by its name",
     Reason.NOT_TLS: "use CONNECT for https",
     Reason.NAME_MISMATCH: "send the request to the name that the tunnel was opened for",
     Reason.SPECIAL_ADDRESS: "on the host, if wanted: add the network to allow_private_cidrs",
     Reason.UPSTREAM_CERTIFICATE: "on the host, if it is yours: add its authority to trusted_cas",
+    Reason.CLIENT_CERTIFICATE: "do without: a client's certificate doesn't pass interception",
     Reason.UPSTREAM_NAME: "check the name, and upstream_dns on the host",
-    Reason.UPSTREAM_UNREACHABLE: "try again later; the gateway let the request pass",
+    # Over TLS 1.3 an origin that misses a client's certificate just closes the connection.
+    Reason.UPSTREAM_UNREACHABLE: (
+        "try again later; if the origin wants a client's certificate: none passes interception"
+    ),
 }
 """What to do about a refusal that more allowing doesn't cure."""

@@ -183,6 +183,14 @@ async def _say_raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
     return False
 
 
+def _frame_length(size: int) -> bytes:
+    if size < 126:
+        return bytes([size])
+    return (
+        b"\x7e" + struct.pack("!H", size) if size < 1 << 16 else b"\x7f" + struct.pack("!Q", size)
+    )
+
+
 async def _frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Send every WebSocket frame back until the closing one (RFC 6455 section 5)."""
     while True:
@@ -196,7 +204,7 @@ async def _frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         data = bytes(b ^ mask[i % 4] for i, b in enumerate(await reader.readexactly(size)))
         opcode = first & 0x0F
         head = bytes([first & 0xF0 | (10 if opcode == 9 else opcode)])
-        length = bytes([size]) if size < 126 else b"\x7e" + struct.pack("!H", size)
+        length = _frame_length(size)
         writer.write(head + length + data)
         await writer.drain()
         if opcode == 8:

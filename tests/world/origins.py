@@ -9,7 +9,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ DEVICE = "leg"
 """The world's end of the cable, as the namespace calls it."""
 IP_FREEBIND = 15
 IPV6_FREEBIND = 78
-KINDS = frozenset({"http", "https", "tcp", "udp", "websocket-echo"})
+KINDS = frozenset({"http", "https", "tcp", "udp", "websocket-echo", "relay"})
+"""What origins speak; a relay records the bytes and hands them to a server of the namespace."""
 FIRST_BYTE_S = 120
 """How long an origin waits for the first byte of a connection."""
 CLOSING_S = 10
@@ -43,6 +44,8 @@ class Connection:
     sni: str | None = None
     alpn: str | None = None
     failure: str = ""
+    era: int = 0
+    """How often the book had been cleared when this was noted."""
 
     def to_document(self) -> dict[str, Any]:
         """The connection as JSON can carry it."""
@@ -63,9 +66,12 @@ class Book:
     requests: list[Request] = field(default_factory=list)
     server_names: list[str | None] = field(default_factory=list)
     """SNI of every ClientHello, also of handshakes that failed."""
+    cleared: int = 0
+    """How often it was cleared."""
 
     def clear(self) -> None:
         """Forget it."""
+        self.cleared += 1
         self.connections.clear()
         self.requests.clear()
         self.server_names.clear()
@@ -84,6 +90,8 @@ class Spec:
     secure: bool
     alpn: tuple[str, ...]
     answer: Answer
+    to: tuple[str, int] | None = None
+    """Where a relay leads."""
 
     @property
     def at(self) -> str:
@@ -94,7 +102,7 @@ class Spec:
     def from_document(
         cls, document: Mapping[str, Any], names_of: Callable[[str], Sequence[str]]
     ) -> Spec:
-        """Read the keys `at`, `speaks`, `cert`, `answer` (and `alpn`).
+        """Read the keys `at`, `speaks`, `cert`, `answer` (and `alpn`, and `to` of a relay).
 
         Args:
             document: the origin; unknown keys are errors.
@@ -106,6 +114,7 @@ class Spec:
         speaks, cert = str(given.pop("speaks")), given.pop("cert", None)
         answer = Answer.from_document(given.pop("answer", None))
         alpn = tuple(given.pop("alpn", ("h2", "http/1.1")))
+        leads_to = str(given.pop("to", "")).rpartition(":")
         details = dict(cert or {})
         names = tuple(details.pop("names", ())) or tuple(names_of(host)) or (host,)
         spec = cls(
@@ -118,11 +127,13 @@ class Spec:
             secure=speaks == "https" or cert is not None,
             alpn=("http/1.1",) if speaks == "websocket-echo" else alpn,
             answer=answer,
+            to=(leads_to[0], int(leads_to[2])) if leads_to[2] else None,
         )
         if (
             given
             or details
             or speaks not in KINDS
+            or (speaks == "relay") is (spec.to is None)
             or spec.issuer not in ("test", "self", "unknown")
         ):
             raise ValueError(f"an origin that nobody can build: {dict(document)}")
@@ -188,7 +199,7 @@ class Origins:
             while True:
                 sock, peer = await loop.sock_accept(listener)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection = Connection(spec.at, str(peer[0]))
+                connection = Connection(spec.at, str(peer[0]), era=self.book.cleared)
                 self.book.connections.append(connection)
                 tasks.create_task(self._serve(sock, spec, context, connection))
 
@@ -247,6 +258,9 @@ class Origins:
                 writer.write(data)
                 await writer.drain()
             return
+        if spec.to is not None:
+            await self._relay(reader, writer, spec.to, connection)
+            return
 
         def record(request: Request) -> None:
             request.sni, request.tls = connection.sni, connection.tls
@@ -263,6 +277,43 @@ class Origins:
                 websocket=spec.speaks == "websocket-echo",
                 record=record,
             )
+
+    async def _relay(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        to: tuple[str, int],
+        connection: Connection,
+    ) -> None:
+        """Carry bytes both ways and keep those that came from outside since the last clearing."""
+        inner_reader, inner_writer = await asyncio.open_connection(*to)
+        kept = connection
+
+        async def inwards() -> None:
+            nonlocal kept
+            while data := await reader.read(PIECE):
+                if kept.era != self.book.cleared:
+                    kept = replace(connection, received=0, data="", era=self.book.cleared)
+                    self.book.connections.append(kept)
+                kept.take(data)
+                inner_writer.write(data)
+                await inner_writer.drain()
+            inner_writer.write_eof()
+
+        async def outwards() -> None:
+            while data := await inner_reader.read(PIECE):
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                listening = tasks.create_task(inwards())
+                await outwards()
+                listening.cancel()
+        finally:
+            inner_writer.close()
 
     async def _datagrams(self, sock: socket.socket, spec: Spec) -> None:
         loop = asyncio.get_running_loop()

@@ -38,6 +38,7 @@ class Server:
             "clear_records": self._clear_records,
             "seen": self._seen,
             "ca": self._ca,
+            "leaf": self._leaf,
         }
 
     async def perform(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +83,10 @@ class Server:
 
     async def _ca(self, _request: dict[str, Any]) -> str:
         return self._authority.pem
+
+    async def _leaf(self, request: dict[str, Any]) -> dict[str, str]:
+        pair = self._authority.leaf(request["names"])
+        return {"certificate": pair.certificate, "key": pair.key}
 
 
 def _stay_silent() -> None:

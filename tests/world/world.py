@@ -23,6 +23,7 @@ from typing import Any
 
 from tests import host
 from tests.world import cables, sweep
+from tests.world.backends.backend import Backend, start
 from tests.world.origins import DEVICE
 
 UPSTREAM_DNS = cables.RESOLVER
@@ -150,6 +151,7 @@ class World:
         self._addresses: set[str] = set()
         self._joined: set[str] = set()
         self._pods: dict[int, Outpost] = {}
+        self._backends: list[Backend] = []
         self._folder = tempfile.TemporaryDirectory(prefix=cables.PREFIX)
         self._log = Path(self._folder.name, "server.log")
         self.swept: list[str] = []
@@ -185,6 +187,7 @@ class World:
 
     def close(self) -> None:
         """End the servers and remove what the world made on the host."""
+        self.end_backends()
         for pod in self._pods.values():
             pod.close()
         self._pods.clear()
@@ -226,27 +229,57 @@ class World:
         cert: Mapping[str, Any] | None = None,
         answer: Mapping[str, Any] | None = None,
         alpn: Sequence[str] | None = None,
+        to: str | None = None,
     ) -> bool:
         """Put an origin at an address and port (see FORMAT of the cases for the keys).
 
         An address of loopback goes into the joined pods' namespaces. Beyond the cases' keys an
-        answer may name a ``folder`` whose files are served, or a ``body``.
+        answer may name a ``folder`` whose files are served, or a ``body``; a ``relay`` leads ``to``
+        an address and port of the world and records what it hands on.
 
         Returns: whether somebody could reach it: a namespace without IPv6 has no ``::1``.
         """
         document: dict[str, Any] = {"at": at, "speaks": speaks, "cert": cert, "answer": answer}
         if alpn is not None:
             document["alpn"] = list(alpn)
+        if to is not None:
+            document["to"] = to
         address = ipaddress.ip_address(at.rpartition(":")[0].strip("[]"))
         if address.is_loopback:
             return self._loopback_origin(document, str(address))
+        self._take_address(address)
+        self.outpost.ask("add_origin", origin=document)
+        return True
+
+    def _take_address(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
         if str(address) not in self._addresses:
             cables.add_address(self.run, str(address))
             self._addresses.add(str(address))
             if address.version == 4:
                 cables.guard_target(self.run, str(address))
-        self.outpost.ask("add_origin", origin=document)
-        return True
+
+    def backend(self, kind: str, *, at: str, names: Sequence[str] = (), tls: str = "") -> Backend:
+        """Start a server that others wrote; it stays until `end_backends`.
+
+        Args:
+            kind: nginx, python, node, grpc, or openssl, which wants a client certificate.
+            at: address and port; a loopback address is the world's own, for a relay in front.
+            names: it speaks TLS, with a certificate for these names.
+            tls: the one version of it, for nginx and openssl.
+        """
+        address, _, port = at.rpartition(":")
+        parsed = ipaddress.ip_address(address)
+        if not parsed.is_loopback:
+            self._take_address(parsed)
+        pair = self.outpost.ask("leaf", names=list(names)) if names else None
+        self._backends.append(start(kind, self.run.world, address, int(port), pair, tls))
+        return self._backends[-1]
+
+    def end_backends(self) -> None:
+        """End the servers that others wrote."""
+        for backend in self._backends:
+            backend.close()
+        self._backends.clear()
 
     def _loopback_origin(self, document: dict[str, Any], address: str) -> bool:
         tables = self.dns.tables.get("names", {})
@@ -259,13 +292,14 @@ class World:
         return bool(self._pods)
 
     def reset(self) -> None:
-        """No names, no origins, nothing seen."""
+        """No names, no origins, nothing seen; servers that others wrote stay."""
         self.dns.tables = {}
         for outpost in (self.outpost, *self._pods.values()):
             outpost.ask("reset")
-        cables.remove_addresses(self.run, self._addresses)
+        kept = {backend.address for backend in self._backends}
+        cables.remove_addresses(self.run, self._addresses - kept)
         cables.forget_input(self.run)
-        self._addresses.clear()
+        self._addresses &= kept
 
     def clear_records(self) -> None:
         """Forget what was seen; names and origins stay. Sequences begin again."""

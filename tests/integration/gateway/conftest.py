@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import pytest
 
 from abox.allowlist import Allow, judge_name, parse_policy
 from tests.cases.sandbox import Prober
+from tests.integration.gateway.lanes import PORTS, Lane, lay_lanes
 from tests.integration.gateway.pod import GatewayPod
 from tests.world import World
 
@@ -24,6 +26,9 @@ NAMES = {
 }
 ALLOW = ["allowed.test", "other.test", "*.wild.test"]
 CIDRS = ["198.51.100.0/24", "2001:db8::/32"]
+
+
+_numbers = itertools.count(1)
 
 
 @dataclass
@@ -58,6 +63,12 @@ class Gateway:
         """One question to the agent's resolver."""
         (answer,) = self.client.ask("dns", {"name": name, "type": kind, **action})
         return dict(answer)
+
+    def name_for(self, address: str) -> str:
+        """An allowed name for an address, never asked for before, so that no cache knows it."""
+        name = f"n{next(_numbers)}.wild.test"
+        self.world.dns.set({**self.world.dns.tables["names"], name: [address]})
+        return name
 
     def foreign_queries(self) -> list[str]:
         """Names that the world's resolver was asked for and the usual policy doesn't allow.
@@ -102,10 +113,26 @@ def module_gateway(
 @pytest.fixture
 def gateway(module_gateway: Gateway, world: World) -> Gateway:
     """The pod with its usual policy, in a world with origins at the usual addresses."""
+    in_usual_world(world)
+    module_gateway.apply(unless_live=True)
+    world.clear_records()
+    return module_gateway
+
+
+def in_usual_world(world: World) -> None:
+    """Names, and origins at the usual addresses."""
     world.dns.set(NAMES)
     for address in ("198.51.100.10", "198.51.100.20", "198.51.100.66"):
         world.origin(at=f"{address}:80", speaks="http")
         world.origin(at=f"{address}:443", speaks="https")
-    module_gateway.apply()
-    world.clear_records()
-    return module_gateway
+
+
+@pytest.fixture(scope="module")
+def lanes(module_gateway: Gateway) -> Iterator[list[Lane]]:
+    """By the proxy's port and by a tunnel to nginx, Python's and Node's server."""
+    world = module_gateway.world
+    try:
+        backends = [world.backend(kind, at=f"127.0.0.1:{port}") for kind, port in PORTS.items()]
+        yield lay_lanes(module_gateway, backends)
+    finally:
+        world.end_backends()

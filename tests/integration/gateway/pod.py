@@ -42,6 +42,8 @@ class GatewayPod:
     """Certificate and key, PEM."""
     containers: dict[str, str] = field(default_factory=dict)
     """Role to container id."""
+    in_force: str | None = None
+    """What was applied last, unless a command was run since."""
 
     @property
     def gateway(self) -> str:
@@ -109,17 +111,23 @@ class GatewayPod:
         *,
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
+        unless_live: bool = False,
         **settings: Any,
     ) -> dict[str, Any]:
-        """Make a policy live; the answer of ``abox-gateway apply``."""
-        policy = parse_policy(list(allow), **settings)
-        return self.apply_document(policy.to_document(), upstream_dns, trusted_cas)
+        """Make a policy live; the answer of ``abox-gateway apply``.
+
+        With ``unless_live`` nothing is done where this very document was the last to be applied.
+        """
+        policy = parse_policy(list(allow), **settings).to_document()
+        return self.apply_document(policy, upstream_dns, trusted_cas, unless_live=unless_live)
 
     def apply_document(
         self,
         policy: Mapping[str, Any],
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
+        *,
+        unless_live: bool = False,
     ) -> dict[str, Any]:
         """Send a policy document as it is; the answer, whatever it says."""
         certificate, key = self.authority
@@ -134,10 +142,15 @@ class GatewayPod:
             "ca": {"certificate": certificate, "key": key},
             "trusted_cas": list(trusted_cas),
         }
-        done = self.control("apply", text=json.dumps(document))
+        text = json.dumps(document)
+        if unless_live and text == self.in_force:
+            return {"ok": True}
+        done = self.control("apply", text=text)
         if not done.stdout:
             return {"stderr": done.stderr}
-        return dict(json.loads(done.stdout.splitlines()[-1]))
+        answer = dict(json.loads(done.stdout.splitlines()[-1]))
+        self.in_force = text if answer.get("ok") else None
+        return answer
 
     def status(self) -> dict[str, Any]:
         """The answer of ``abox-gateway status``."""
@@ -154,7 +167,8 @@ class GatewayPod:
         return self.exec("control", "abox-gateway", *command, text=text, check=check)
 
     def exec(self, role: str, *command: str, text: str = "", check: bool = True) -> host.Completed:
-        """Run a command in a container."""
+        """Run a command in a container, after which nobody knows what is in force."""
+        self.in_force = None
         args = ["docker", "exec", "-i", self._named(role), *command]
         return host.run(args, text=text, check=check)
 

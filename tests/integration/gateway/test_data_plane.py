@@ -56,35 +56,6 @@ def test_http_3_the_target_reaches_the_origin_unchanged(gateway: Gateway):
         assert gateway.world.requests()[-1]["target"] == target
 
 
-FRAMING = {
-    "length-and-chunked": "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "two-lengths": "Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
-    "unknown-coding": "Transfer-Encoding: chunkedx\r\n\r\n0\r\n\r\n",
-    "zero-byte": "X-A: a\0b\r\n\r\n",
-    "blank-before-colon": "Content-Length : 4\r\n\r\nabcd",
-}
-
-
-@pytest.mark.parametrize("fields", FRAMING.values(), ids=FRAMING)
-def test_http_4_a_message_that_two_readers_frame_differently_is_refused(gateway: Gateway, fields):
-    head = "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n"
-    fine = gateway.raw(head + "Content-Length: 4\r\n\r\nabcd")
-    assert fine["status"] == 200
-    gateway.world.clear_records()
-    answer = gateway.raw(head + fields)
-    assert answer["status"] in (400, 501), answer
-    assert gateway.world.requests() == []
-
-
-def test_http_4_a_folded_field_is_unfolded_before_the_origin_sees_it(gateway: Gateway):
-    text = "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nX-A: 1\r\n b: 2\r\n\r\n"
-    assert gateway.raw(text)["status"] in (200, 400)
-    for request in gateway.world.requests():
-        fields = {name.lower(): value for name, value in request["headers"]}
-        assert fields["x-a"] == "1 b: 2"
-        assert "b" not in fields
-
-
 def test_http_5_an_origin_can_not_switch_protocols_unasked(gateway: Gateway):
     gateway.world.origin(at="198.51.100.30:80", speaks="websocket-echo")
     switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhello"
@@ -235,36 +206,10 @@ def test_addr_1_a_name_never_leads_to_a_special_address(gateway: Gateway, addres
             assert not gateway.reached(address)
 
 
-LITERALS = ["127.0.0.1", "10.0.0.5", "198.51.100.10", "0x7f000001", "2130706433", "0177.0.0.1",
-            "127.1", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::a9fe:a9fe]", "[2001:db8::10]",
-            "[::1%25lo]", "169.254.169.254", "0", "1.2.3.4."]  # fmt: skip
-
-
-@pytest.mark.parametrize("literal", LITERALS)
-def test_addr_2_an_address_is_no_name_in_any_spelling(gateway: Gateway, literal):
-    gateway.apply([], mode="passive")
-    assert gateway.get("http://allowed.test/")["status"] == 200
-    gateway.world.clear_records()
-    head = f"Host: {literal}\r\n\r\n"
-    assert gateway.raw(f"GET http://{literal}/ HTTP/1.1\r\n{head}")["status"] in (400, 403)
-    answer = gateway.raw(f"CONNECT {literal}:80 HTTP/1.1\r\nHost: {literal}:80\r\n\r\n")
-    assert answer["status"] in (400, 403)
-    assert gateway.foreign_queries() == []
-    assert gateway.world.connections() == []
-
-
 def test_addr_3_a_listed_address_is_reached_where_a_cidr_covers_it(gateway: Gateway):
     gateway.apply(["198.51.100.10"])
     assert gateway.get("http://198.51.100.10/")["status"] == 200
     assert gateway.get("http://198.51.100.20/")["status"] == 403
-
-
-def test_addr_4_a_resolver_that_changes_its_mind_gets_nothing_dialled(gateway: Gateway):
-    lists = [["198.51.100.10"], ["10.0.0.5"]]
-    gateway.world.dns.set({}, sequence={"flip.wild.test": lists})
-    statuses = [gateway.get("http://flip.wild.test/")["status"] for _ in range(12)]
-    assert set(statuses) <= {200, 403}
-    assert not gateway.reached("10.0.0.5")
 
 
 ODD_LABELS = [["x.wild", "test"], ["*", "test"], ["a", "*", "test"], ["!"], ["a", "\x00"],

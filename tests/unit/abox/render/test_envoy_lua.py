@@ -35,7 +35,22 @@ def test_a_path_has_the_same_normal_form_in_lua(path):
         wanted = normalise_path(path)
     except AmbiguousPathError:
         wanted = None
-    assert outer("allowed.test", path).get("x-abox-path") == wanted
+    found = outer("allowed.test", path)
+    if any(not "!" <= char <= "~" for char in path):
+        assert found["x-abox-judged"] == "malformed_request"
+    else:
+        assert found.get("x-abox-path") == wanted
+
+
+@pytest.mark.parametrize("method", ["get", "GE T", "GET\r\n", "GET /x HTTP/1.1", "G\xe9T"])
+@pytest.mark.parametrize("script", [OUTER_SCRIPT, INNER_SCRIPT, PLAIN_SCRIPT])
+def test_what_no_request_line_can_hold_is_malformed(script, method):
+    head = {":method": method, ":scheme": "http", ":authority": "allowed.test:80", ":path": "/"}
+    message = Message(head, connect="allowed.test:80", server_name="allowed.test")
+    assert mark(script, message)["x-abox-judged"] == "malformed_request"
+    usual = Message(head | {":method": "M-SEARCH"}, connect="allowed.test:80",
+                    server_name="allowed.test")  # fmt: skip
+    assert mark(script, usual)["x-abox-judged"] in ("http", "tls")
 
 
 @settings(max_examples=3000, deadline=None)
