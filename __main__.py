@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pulumi
+from pulumi.runtime import is_config_secret
 
 from abox.errors import AboxError
 from abox.host_state import state_dir
@@ -15,7 +16,12 @@ from components.sandbox import Sandbox, SandboxArgs
 stack = pulumi.get_stack()
 config = pulumi.Config("abox")
 try:
-    settings = parse_settings(stack, config.get_object("sandbox"), config.get_object("secrets"))
+    settings = parse_settings(
+        stack,
+        config.get_object("sandbox"),
+        config.get_object("secrets") or {},
+        secrets_encrypted=is_config_secret(config.full_key("secrets")),
+    )
     args = SandboxArgs(
         settings=settings,
         images=read_image_ids(Path(__file__).parent),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -18,8 +18,9 @@ from typing import Any
 
 from abox.addresses import Address, Network, judged_allowed, parse_any_literal
 from abox.cidrs import parse_cidrs
-from abox.entries import PORT_MAX, Entry, Way, parse_denied, parse_entries
+from abox.entries import PORT_MAX, Around, Entry, Way, parse_denied, parse_entries
 from abox.errors import ErrorCollector, PolicyError
+from abox.injection import Injection
 from abox.name_shape import HEALTH_NAME, WILDCARD_NAME_MAX
 from abox.names import (
     MalformedNameError,
@@ -74,7 +75,7 @@ class Request:
     """Host as asked, without port: any letter case, at most one final dot."""
     port: int
     scheme: str = "https"
-    """`http` or `https`; told for the log, no rule depends on it."""
+    """`http` or `https`: an entry that puts a secret on requests allows them over TLS only."""
     method: str = "GET"
     """HTTP method. CONNECT opens a tunnel and is judged by name and port alone."""
     path: str = "/"
@@ -87,6 +88,8 @@ class Allow:
 
     rule: str
     """The entry that allows it, or what else does."""
+    inject: tuple[Injection, ...] = ()
+    """Headers that the gateway puts on it."""
 
 
 @dataclass(frozen=True)
@@ -202,9 +205,22 @@ class Policy:
     @cached_property
     def _index(self) -> dict[str, list[Entry]]:
         index: dict[str, list[Entry]] = {}
-        for entry in self.entries:
+        for entry in self.in_order:
             index.setdefault(entry.host, []).append(entry)
         return index
+
+    @cached_property
+    def in_order(self) -> tuple[Entry, ...]:
+        """The entries of each host in the order in which they are asked: first those that inject.
+
+        Otherwise a plain entry for the same host would take the secret off requests.
+        """
+        return tuple(sorted(self.entries, key=lambda entry: not entry.inject))
+
+    @cached_property
+    def secret_names(self) -> tuple[str, ...]:
+        """Names of the secrets that entries inject, sorted."""
+        return tuple(sorted({one.secret for entry in self.entries for one in entry.inject}))
 
     @cached_property
     def _denied(self) -> frozenset[str]:
@@ -220,6 +236,7 @@ def parse_policy(
     tls_interception: object = True,
     passive_acknowledged: object = False,
     dns_queries_per_minute: object = DEFAULT_QUERIES_PER_MINUTE,
+    secret_names: Collection[str] | None = None,
     path: str = "abox:sandbox",
 ) -> Policy:
     """The policy that the stack's configuration asks for.
@@ -232,6 +249,7 @@ def parse_policy(
         tls_interception: whether TLS is looked into where an entry doesn't say it.
         passive_acknowledged: whether the stack says that passive mode is wanted.
         dns_queries_per_minute: questions below one entry that a resolver forwards in a minute.
+        secret_names: names below `abox:secrets`; None where they aren't known.
         path: where these keys stand, for error texts.
 
     Raises: AboxErrors with everything that is refused, positions counted in the lists as given.
@@ -253,15 +271,16 @@ def parse_policy(
         lambda: _parse_queries(dns_queries_per_minute, f"{path}.dns_queries_per_minute")
     )
     cidrs = errors.attempt(lambda: parse_cidrs(raw_cidrs, f"{path}.allow_private_cidrs"))
-    entries = errors.attempt(
-        lambda: parse_entries(
-            raw_allow,
-            f"{path}.allow",
-            cidrs=cidrs or (),
-            tls_interception=intercepted is not False,
-        )
+    deny_errors = ErrorCollector()
+    denied = deny_errors.attempt(lambda: parse_denied(raw_deny, f"{path}.deny"))
+    around = Around(
+        cidrs=cidrs or (),
+        tls_interception=intercepted is not False,
+        denied=frozenset(denied or ()),
+        secret_names=secret_names,
     )
-    denied = errors.attempt(lambda: parse_denied(raw_deny, f"{path}.deny"))
+    entries = errors.attempt(lambda: parse_entries(raw_allow, f"{path}.allow", around))
+    errors.errors.extend(deny_errors.errors)
     errors.raise_all()
     policy = Policy(
         entries=entries or (),
@@ -313,9 +332,14 @@ def verdict(policy: Policy, request: Request) -> Verdict:
         return Deny(Reason.PORT)
     if too_long := _judge_length(policy, host):
         return too_long
-    if policy.mode is Mode.PASSIVE and not _is_literal(host):
-        return Allow(RULE_PASSIVE)
-    return _judge_entries(policy.entries_for(host), request)
+    judged = _judge_entries(policy.entries_for(host), request)
+    if policy.mode is Mode.ACTIVE or _is_literal(host) or _injects(judged):
+        return judged
+    return Allow(RULE_PASSIVE)
+
+
+def _injects(judged: Verdict) -> bool:
+    return isinstance(judged, Allow) and bool(judged.inject)
 
 
 def judge_name(policy: Policy, name: str) -> Verdict:
@@ -402,18 +426,24 @@ def _judge_entries(entries: Sequence[Entry], request: Request) -> Verdict:
     with_method = [entry for entry in on_port if entry.allows_method(request.method)]
     if not with_method:
         return Deny(Reason.METHOD, str(on_port[0]))
-    return _judge_path(with_method, request.path)
+    return _judge_path(with_method, request)
 
 
-def _judge_path(entries: Sequence[Entry], path: str) -> Verdict:
-    if anywhere := [entry for entry in entries if not entry.paths]:
-        return Allow(str(anywhere[0]))
+def _judge_path(entries: Sequence[Entry], request: Request) -> Verdict:
     try:
-        normal = normalise_path(path)
+        normal = normalise_path(request.path)
     except AmbiguousPathError:
-        return Deny(Reason.AMBIGUOUS_PATH, str(entries[0]))
-    with_path = [entry for entry in entries if entry.allows_path(normal)]
-    return Allow(str(with_path[0])) if with_path else Deny(Reason.PATH, str(entries[0]))
+        matching = [entry for entry in entries if not entry.paths]
+        missed = Reason.AMBIGUOUS_PATH
+    else:
+        matching = [entry for entry in entries if entry.allows_path(normal)]
+        missed = Reason.PATH
+    if not matching:
+        return Deny(missed, str(entries[0]))
+    for entry in matching:
+        if request.scheme == "https" or not entry.inject:
+            return Allow(str(entry), entry.inject)
+    return Deny(Reason.TLS_REQUIRED, str(matching[0]))
 
 
 def _check_document_keys(document: Mapping[str, Any]) -> None:

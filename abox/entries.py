@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -16,8 +16,10 @@ from abox.addresses import (
     never_allowed,
     parse_any_literal,
 )
+from abox.injection import DEFAULT_INJECTION_PORTS, Injection, parse_injections
 from abox.names import (
     MalformedNameError,
+    hosts_covering_all_of,
     is_public_suffix,
     is_registry_suffix,
     is_reserved,
@@ -25,17 +27,22 @@ from abox.names import (
     normalise_suffix,
 )
 from abox.paths import PathPattern
-from abox.refusals import Refusals, RefusedError, nearest, parse_each
+from abox.refusals import UNSHOWN, Refusals, RefusedError, nearest, parse_each
 
-DEFAULT_PORTS = (80, 443)
+PLAIN_PORT = 80
+"""Where HTTP is spoken in the clear."""
+
+DEFAULT_PORTS = (PLAIN_PORT, 443)
 """Ports of an entry that names none."""
 
 PORT_MAX = 65535
 
-ENTRY_KEYS = ("host", "ports", "methods", "paths", "tls")
+SHOWN_KEYS = ("host", "ports", "methods", "paths", "tls")
+"""Keys of an entry whose values error texts repeat."""
+
+ENTRY_KEYS = (*SHOWN_KEYS, "inject")
 """Keys of an entry that is a mapping."""
 
-PLANNED_KEYS = ("inject",)
 """Keys of an entry that this version refuses, though the design has them."""
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
@@ -71,6 +78,8 @@ class Entry:
     """Path patterns (see `abox.paths`), sorted; empty: all."""
     tls: Way | None = None
     """How its TLS passes; None: as `tls_interception` says."""
+    inject: tuple[Injection, ...] = ()
+    """Headers that the gateway puts on requests, which then pass over TLS only."""
 
     @property
     def is_wildcard(self) -> bool:
@@ -95,6 +104,18 @@ class Entry:
         """Whether a request for this normalised path passes."""
         return not self.paths or any(pattern.matches(normalised) for pattern in self.patterns)
 
+    def covers(self, other: Entry) -> bool:
+        """Whether every request that the other entry allows is allowed by this one too."""
+        return (
+            self.host == other.host
+            and set(other.ports) <= set(self.ports)
+            and (
+                not self.methods
+                or (bool(other.methods) and set(other.methods) <= set(self.methods))
+            )
+            and (not self.paths or (bool(other.paths) and set(other.paths) <= set(self.paths)))
+        )
+
     @cached_property
     def patterns(self) -> tuple[PathPattern, ...]:
         """The path patterns, parsed."""
@@ -109,6 +130,8 @@ class Entry:
             document["paths"] = list(self.paths)
         if self.tls:
             document["tls"] = self.tls.value
+        if self.inject:
+            document["inject"] = [injection.to_document() for injection in self.inject]
         return document
 
     def __str__(self) -> str:
@@ -120,26 +143,49 @@ class Entry:
         return " ".join(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What an entry is judged by beside itself; the defaults judge nothing."""
+
+    cidrs: Sequence[Network] = ()
+    """Allowed CIDRs; an address is only an entry if one of them covers it."""
+    tls_interception: bool = True
+    """Whether anything inside TLS can be seen."""
+    denied: Collection[str] = ()
+    """Hosts of the denylist."""
+    secret_names: Collection[str] | None = None
+    """Names below `abox:secrets`; None where they aren't known."""
+
+
 def parse_entries(
-    raw: Sequence[object],
-    path: str,
-    *,
-    cidrs: Sequence[Network] = (),
-    tls_interception: bool = True,
+    raw: Sequence[object], path: str, around: Around | None = None
 ) -> tuple[Entry, ...]:
     """Entries of an allowlist; one that repeats another is dropped.
 
     Args:
         raw: the list as written.
         path: where it stands, for error texts, for example `abox:sandbox.allow`.
-        cidrs: allowed CIDRs; an address is only an entry if one of them covers it.
-        tls_interception: whether methods and paths inside TLS can be seen.
+        around: what they are judged by.
 
     Raises: AboxErrors with every refused entry, positions counted in the list as written.
     """
-    return parse_each(
-        raw, path, lambda item: _parse_entry(item, cidrs, tls_interception=tls_interception)
-    )
+    injecting: list[Entry] = []
+
+    def parse(item: object) -> Entry:
+        entry = _parse_entry(item, around or Around())
+        if entry.inject:
+            _check_reached(entry, injecting)
+            injecting.append(entry)
+        return entry
+
+    return parse_each(raw, path, parse, show=_shown)
+
+
+def _shown(item: object) -> object:
+    """An entry for an error text: where it is odd, a secret may stand in it in the wrong place."""
+    if not isinstance(item, Mapping):
+        return item
+    return {key: item[key] if key in SHOWN_KEYS else "…" for key in item}
 
 
 def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
@@ -150,9 +196,9 @@ def parse_denied(raw: Sequence[object], path: str) -> tuple[str, ...]:
     return parse_each(raw, path, _parse_denied)
 
 
-def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bool) -> Entry:
+def _parse_entry(item: object, around: Around) -> Entry:
     if isinstance(item, str):
-        return Entry(host=_parse_host(item, cidrs))
+        return Entry(host=_parse_host(item, around.cidrs))
     if not isinstance(item, Mapping):
         raise RefusedError(
             "an entry is a name or a mapping with the key host",
@@ -161,14 +207,20 @@ def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bo
     _check_keys(item)
     if not isinstance(host := item["host"], str):
         raise RefusedError("a host is text", 'write for example "example.com"', key=".host")
+    default_ports = DEFAULT_INJECTION_PORTS if "inject" in item else DEFAULT_PORTS
     refusals = Refusals()
-    parsed_host = refusals.attempt(lambda: _parse_host(host, cidrs))
-    ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(DEFAULT_PORTS))))
+    parsed_host = refusals.attempt(lambda: _parse_host(host, around.cidrs))
+    ports = refusals.attempt(lambda: _parse_ports(item.get("ports", list(default_ports))))
     methods = refusals.attempt(lambda: _parse_methods(item.get("methods", [])))
     paths = refusals.attempt(lambda: _parse_paths(item.get("paths", [])))
     tls = refusals.attempt(lambda: _parse_tls(item.get("tls")))
     if methods or paths:
-        refusals.attempt(lambda: _check_seen(tls, tls_interception=tls_interception))
+        refusals.attempt(lambda: _check_seen(tls, around))
+    inject: tuple[Injection, ...] | None = ()
+    if "inject" in item:
+        inject = refusals.attempt(lambda: parse_injections(item["inject"], around.secret_names))
+        refusals.attempt(lambda: _check_injectable(parsed_host or "", tls, around))
+        refusals.attempt(lambda: _check_no_plain_port(ports or ()))
     refusals.raise_all()
     return Entry(
         host=parsed_host or "",
@@ -176,6 +228,7 @@ def _parse_entry(item: object, cidrs: Sequence[Network], *, tls_interception: bo
         methods=methods or (),
         paths=paths or (),
         tls=tls,
+        inject=inject or (),
     )
 
 
@@ -192,26 +245,74 @@ def _parse_tls(raw: object) -> Way | None:
     )
 
 
-def _check_seen(tls: Way | None, *, tls_interception: bool) -> None:
+def _unseen(tls: Way | None, around: Around) -> str | None:
+    """The setting by which the entry's TLS passes unseen, if one does."""
     if tls is Way.PASSTHROUGH:
+        return f"tls: {Way.PASSTHROUGH}"
+    return "tls_interception: false" if tls is None and not around.tls_interception else None
+
+
+def _check_seen(tls: Way | None, around: Around) -> None:
+    if unseen := _unseen(tls, around):
         raise RefusedError(
-            "methods and paths inside TLS can't be seen with tls: passthrough",
-            "allow the whole host, or write tls: intercept",
+            f"methods and paths inside TLS can't be seen with {unseen}",
+            f"allow the whole host, or write tls: {Way.INTERCEPT}",
         )
-    if tls is None and not tls_interception:
+
+
+def _check_injectable(host: str, tls: Way | None, around: Around) -> None:
+    """Refuse an injection that could never happen."""
+    covers = hosts_covering_all_of(host)
+    denied = next((cover for cover in covers if cover in around.denied), None)
+    if denied:
         raise RefusedError(
-            "methods and paths inside TLS can't be seen with tls_interception: false",
-            "allow the whole host, write tls: intercept, or switch tls_interception on",
+            f"the denylist holds {denied!r}, and deny beats allow: no request would get the secret",
+            f"take {denied!r} out of deny, or the entry out of allow",
+            key=".inject",
+            value=UNSHOWN,
         )
+    if unseen := _unseen(tls, around):
+        raise RefusedError(
+            f"with {unseen} the gateway can't put anything on requests inside TLS",
+            f"write tls: {Way.INTERCEPT} for the entry, or remove inject",
+            key=".inject",
+            value=UNSHOWN,
+        )
+    if parse_any_literal(host) is not None:
+        raise RefusedError(
+            "a secret goes out over TLS only, and clients name no address in a TLS handshake",
+            "write the origin's name",
+            key=".inject",
+            value=UNSHOWN,
+        )
+
+
+def _check_no_plain_port(ports: Sequence[int]) -> None:
+    """Refuse the port at which every client speaks in the clear."""
+    if PLAIN_PORT in ports:
+        raise RefusedError(
+            f"port {PLAIN_PORT} is for HTTP in the clear, and a secret goes out over TLS only",
+            f"leave port {PLAIN_PORT} out, or give it to an entry without inject",
+            key=".ports",
+            value=list(ports),
+        )
+
+
+def _check_reached(entry: Entry, before: Sequence[Entry]) -> None:
+    """Refuse an injection that another always comes before."""
+    for other in before:
+        if other != entry and other.covers(entry):
+            raise RefusedError(
+                "an entry above decides on every request that this one allows",
+                "put this one above it, or write both headers in one entry: "
+                "inject: [{header: …, secret: …}, {header: …, secret: …}]",
+                key=".inject",
+                value=UNSHOWN,
+            )
 
 
 def _check_keys(item: Mapping[Any, object]) -> None:
     for key in item:
-        if key in PLANNED_KEYS:
-            raise RefusedError(
-                f"the key {key!r} is not available in this version",
-                f"leave it out; available keys: {', '.join(ENTRY_KEYS)}",
-            )
         if key not in ENTRY_KEYS:
             raise RefusedError(f"the key {key!r} is unknown", nearest(str(key), ENTRY_KEYS))
     if "host" not in item:

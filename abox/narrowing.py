@@ -2,17 +2,19 @@
 
 A connection was judged when it was opened. After a change it may stay only if nothing that it could
 carry is refused now. So a change is narrower at a host and port if, and only if, some request that
-was allowed there is refused now, or its TLS passes another way. Additions narrow nothing.
+was allowed there is refused now, its TLS passes another way, or other headers may be put on it.
+Additions narrow nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abox.addresses import Network, ends_in_number
 from abox.allowlist import Entry, Mode, Policy, Way
 from abox.entries import WILDCARD
+from abox.injection import Injection
 from abox.name_shape import WILDCARD_NAME_MAX
 from abox.names import hosts_covering_all_of
 from abox.paths import PathPattern
@@ -102,6 +104,7 @@ class _Comparison:
                 self._addresses_lost
                 or not new.allows_connect(port)
                 or old.way(port) is not new.way(port)
+                or old.injecting(port) != new.injecting(port)
                 or not new.allows_all_of(old, port)
             ):
                 yield port
@@ -140,6 +143,7 @@ class _Terms:
     methods: tuple[str, ...]
     paths: tuple[PathPattern, ...]
     way: Way
+    inject: tuple[Injection, ...]
 
     def allows_method(self, method: str | None) -> bool:
         """Whether a method is allowed; None stands for one that no entry names."""
@@ -169,9 +173,21 @@ class _Rules:
         """How TLS to a port passes."""
         return next((terms.way for terms in self.on(port)), self.usual_way)
 
+    def injecting(self, port: int | None) -> list[_Terms]:
+        """Terms that decide what is put on a request: all up to the last one that injects."""
+        found = self.on(port)
+        while found and not found[-1].inject:
+            found.pop()
+        return [replace(terms, ports=()) for terms in found]
+
     def allows_all_of(self, old: _Rules, port: int | None) -> bool:
         """Whether every request that other rules allow at a port is allowed here too."""
-        here, there = self.on(port), old.on(port)
+        return all(
+            self._allows_all_of(old, self.on(port, clear=clear), old.on(port, clear=clear))
+            for clear in (False, True)
+        )
+
+    def _allows_all_of(self, old: _Rules, here: list[_Terms], there: list[_Terms]) -> bool:
         if self.everything or any(not terms.methods and not terms.paths for terms in here):
             return True
         if old.everything:
@@ -185,9 +201,10 @@ class _Rules:
             for method in (*sorted(methods), None)
         )
 
-    def on(self, port: int | None) -> list[_Terms]:
-        """Terms that name a port."""
-        return [terms for terms in self.terms if port in terms.ports]
+    def on(self, port: int | None, *, clear: bool = False) -> list[_Terms]:
+        """Terms that name a port; those for requests in the clear are fewer."""
+        named = [terms for terms in self.terms if port in terms.ports]
+        return [terms for terms in named if not (clear and terms.inject)]
 
 
 def _rules_at(policy: Policy, host: str, covers: Sequence[str]) -> _Rules:
@@ -210,7 +227,8 @@ def _is_long(host: str) -> bool:
 
 
 def _terms_of(policy: Policy, entry: Entry) -> _Terms:
-    return _Terms(entry.ports, entry.methods, entry.patterns, policy.way_of(entry))
+    way = policy.way_of(entry)
+    return _Terms(entry.ports, entry.methods, entry.patterns, way, entry.inject)
 
 
 def _paths_cover(here: Sequence[_Terms], there: Sequence[_Terms]) -> bool:

@@ -28,10 +28,12 @@ class Reason(StrEnum):
     SPECIAL_ADDRESS = "special_purpose_address"
     NAME_MISMATCH = "name_mismatch"
     NOT_TLS = "not_tls"
+    TLS_REQUIRED = "tls_required"
     NO_POLICY = "no_policy"
     MALFORMED_REQUEST = "malformed_request"
     HEAD_TOO_LARGE = "head_too_large"
     SWITCH = "switch_not_allowed"
+    SECRET_MISSING = "secret_missing"  # noqa: S105  # a reason code
     UPSTREAM_NAME = "upstream_name"
     UPSTREAM_CERTIFICATE = "upstream_certificate"
     CLIENT_CERTIFICATE = "client_certificate"
@@ -58,10 +60,12 @@ _TEXTS = {
     Reason.SPECIAL_ADDRESS: "the address is private, local or otherwise special-purpose",
     Reason.NAME_MISMATCH: "CONNECT, TLS server name and Host do not name the same origin",
     Reason.NOT_TLS: "the tunnel carries something other than TLS",
+    Reason.TLS_REQUIRED: "the gateway puts a secret on these requests, so they pass over TLS only",
     Reason.NO_POLICY: "the gateway has no policy yet",
     Reason.MALFORMED_REQUEST: "this is not HTTP as the standard has it",
     Reason.HEAD_TOO_LARGE: "the request's head is longer, or has more fields, than is passed on",
     Reason.SWITCH: "the request asks for a switch to a protocol that is not passed on",
+    Reason.SECRET_MISSING: "the gateway lacks the secret that belongs on these requests",
     Reason.UPSTREAM_NAME: "the name could not be resolved",
     Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
     Reason.CLIENT_CERTIFICATE: (

@@ -14,6 +14,9 @@ from abox.errors import AboxError, AboxErrors, PolicyError
 
 Parsed = TypeVar("Parsed")
 
+UNSHOWN: object = object()
+"""Value of a refusal that no text may repeat: it may be a secret in the wrong place."""
+
 _SHOWN_MAX = 80
 
 
@@ -65,9 +68,18 @@ class Refusals:
 
 
 def parse_each(
-    raw: Sequence[object], path: str, parse: Callable[[object], Parsed]
+    raw: Sequence[object],
+    path: str,
+    parse: Callable[[object], Parsed],
+    show: Callable[[object], object] = lambda item: item,
 ) -> tuple[Parsed, ...]:
     """Parse every item of a list and drop repetitions, order kept.
+
+    Args:
+        raw: the items.
+        path: where the list stands, for error texts.
+        parse: what an item means; raises RefusedError or RefusedErrors.
+        show: an item as error texts may repeat it.
 
     Raises: AboxErrors with one PolicyError for each thing that `parse` refuses.
     """
@@ -78,9 +90,9 @@ def parse_each(
             parsed[parse(item)] = None
         except RefusedErrors as several:
             where = f"{path}[{position}]"
-            errors += [_locate(refused, where, item) for refused in several.members]
+            errors += [_locate(refused, where, show(item)) for refused in several.members]
         except RefusedError as refused:
-            errors.append(_locate(refused, f"{path}[{position}]", item))
+            errors.append(_locate(refused, f"{path}[{position}]", show(item)))
     if errors:
         raise AboxErrors(errors)
     return tuple(parsed)
@@ -101,5 +113,6 @@ def nearest(key: str, valid: Sequence[str]) -> str:
 
 def _locate(refused: RefusedError, where: str, item: object) -> PolicyError:
     value = item if refused.value is None else refused.value
-    what = f"{where}{refused.key}: {shown(value)} is refused"
+    told = "" if value is UNSHOWN else f": {shown(value)}"
+    what = f"{where}{refused.key}{told} is refused"
     return PolicyError(what=what, why=refused.why, remedy=refused.remedy)

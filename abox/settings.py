@@ -7,7 +7,7 @@ run. A key that isn't understood is an error: none is ever accepted and ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, TypeVar
@@ -22,15 +22,14 @@ from abox.allowlist import Policy, parse_policy
 from abox.entries import PORT_MAX
 from abox.errors import AboxErrors, ErrorCollector, SettingsError
 from abox.host_paths import check_source, check_target
+from abox.injection import SECRETS_KEY, set_command
 from abox.naming import check_name
 from abox.query_budget import DEFAULT_QUERIES_PER_MINUTE
 from abox.refusals import RefusedError, nearest, shown
+from abox.secrets import Secrets, parse_secrets
 
 KEY = "abox:sandbox"
 """Key of the stack's configuration that holds the settings."""
-
-SECRETS_KEY = "abox:secrets"
-"""Key of the stack's configuration that will hold values to inject."""
 
 BACKENDS = ("container",)
 
@@ -270,6 +269,8 @@ class Settings:
     subnet: str = AUTO
     """`auto`, or a /24 of the pool."""
     agent: AgentSettings = field(default_factory=AgentSettings)
+    secrets: Secrets = field(default_factory=dict)
+    """Values that the policy injects, and no others."""
 
 
 def settings_file(stack: str) -> str:
@@ -277,24 +278,36 @@ def settings_file(stack: str) -> str:
     return f"stacks/Pulumi.{stack}.yaml"
 
 
-def parse_settings(stack: str, raw: object, secrets: Mapping[str, str] | None = None) -> Settings:
+def parse_settings(
+    stack: str,
+    raw: object,
+    secrets: object = None,
+    *,
+    secrets_encrypted: bool = True,
+    secret_names: Collection[str] | None = None,
+) -> Settings:
     """The settings of a stack.
 
     Args:
         stack: name of the stack.
         raw: value of the key `abox:sandbox`, as read from JSON or YAML.
-        secrets: values of the key `abox:secrets` by name; this version has no use for any.
+        secrets: value of the key `abox:secrets`, decrypted; None where it can't be read.
+        secrets_encrypted: whether they are encrypted in the stack's file.
+        secret_names: names below that key, where that is all that is known; None: not even that.
 
     Raises: AboxErrors with everything that is refused.
     """
     errors = ErrorCollector()
     where = f"{settings_file(stack)}: {KEY}"
+    given = {} if secrets is None else secrets
+    names = secret_names if secrets is None else _names_in(secrets)
     errors.attempt(lambda: check_name(stack))
-    errors.attempt(lambda: _refuse_secrets(stack, secrets or {}))
+    errors.attempt(lambda: _check_encrypted(stack, given, encrypted=secrets_encrypted))
+    values = errors.attempt(lambda: parse_secrets(given, f"{settings_file(stack)}: {SECRETS_KEY}"))
     document = errors.attempt(lambda: _parse_document(raw, where))
-    policy = errors.attempt(lambda: _parse_policy_keys(raw, where))
+    policy = errors.attempt(lambda: _parse_policy_keys(raw, where, names))
     errors.raise_all()
-    if document is None or policy is None:  # pragma: no cover - raise_all has raised
+    if document is None or policy is None or values is None:  # pragma: no cover - raise_all raised
         raise AssertionError("an error was lost")
     return Settings(
         sandbox=stack,
@@ -305,24 +318,37 @@ def parse_settings(stack: str, raw: object, secrets: Mapping[str, str] | None = 
         trusted_cas=document.trusted_cas,
         subnet=document.subnet,
         agent=document.agent,
+        secrets={name: values[name] for name in policy.secret_names if name in values},
     )
 
 
-def _refuse_secrets(stack: str, secrets: Mapping[str, str]) -> None:
-    if secrets:
-        raise SettingsError(
-            what=f"{settings_file(stack)}: {SECRETS_KEY}: {', '.join(sorted(secrets))}",
-            why="injected secrets are not available in this version, so nothing would use them",
-            remedy=f"remove {SECRETS_KEY}",
-        )
+def _check_encrypted(stack: str, secrets: object, *, encrypted: bool) -> None:
+    if secrets and not encrypted:
+        raise clear_secrets(stack, _names_in(secrets))
 
 
-def _parse_policy_keys(raw: object, where: str) -> Policy | None:
+def clear_secrets(stack: str, names: Collection[str]) -> SettingsError:
+    """The error for secrets that can be read in the stack's file."""
+    return SettingsError(
+        what=f"{settings_file(stack)}: {SECRETS_KEY}: {', '.join(names) or 'a value'} is refused",
+        why="it stands in the file in the clear, where whoever has the file can read it",
+        remedy=f"replace the value, and set it by {set_command(next(iter(names), 'api_key'))}",
+    )
+
+
+def _names_in(secrets: object) -> list[str]:
+    return [str(name) for name in secrets] if isinstance(secrets, Mapping) else []
+
+
+def _parse_policy_keys(
+    raw: object, where: str, secret_names: Collection[str] | None
+) -> Policy | None:
     """The policy; None if the settings are no mapping, which `_parse_document` tells."""
     if not isinstance(raw, Mapping):
         return None
     given = {key: raw[key] for key in POLICY_KEYS if key in raw}
-    return parse_policy(given.pop("allow", ()), **given, path=where)
+    allow = given.pop("allow", ())
+    return parse_policy(allow, **given, secret_names=secret_names, path=where)
 
 
 def _parse_document(raw: object, where: str) -> _Document:

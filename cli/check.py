@@ -179,12 +179,13 @@ def look_alikes(policy: Policy, denied: tuple[str, ...]) -> tuple[str, ...]:
 
 def allowed_request(policy: Policy) -> AllowedRequest | None:
     """A harmless request that the policy allows; None if there is none."""
-    for entry in sorted(policy.entries, key=lambda one: one.is_wildcard):
+    for entry in sorted(policy.entries, key=lambda one: (bool(one.inject), one.is_wildcard)):
         name = f"abox-check.{entry.name}" if entry.is_wildcard else entry.name
         path = entry.paths[0].replace("*", "abox-check") if entry.paths else "/"
         port = 443 if 443 in entry.ports else entry.ports[0]
         for method in ("HEAD", "GET", "OPTIONS"):
-            asked = Request(name=name, port=port, method=method, path=path)
+            scheme = "http" if port == 80 else "https"
+            asked = Request(name=name, port=port, scheme=scheme, method=method, path=path)
             if isinstance(verdict(policy, asked), Allow) and entry.literal is None:
                 return AllowedRequest(name, port, method, path)
     return None

@@ -88,8 +88,15 @@ def to_document(request: Request, judged: Verdict) -> dict[str, Any]:
         "path": request.path,
     }
     match judged:
-        case Allow(rule):
-            return {**shared, "allowed": True, "rule": rule, "reason": None, "why": None}
+        case Allow(rule, inject):
+            return {
+                **shared,
+                "allowed": True,
+                "rule": rule,
+                "reason": None,
+                "why": None,
+                "inject": [one.to_document() for one in inject],
+            }
         case Deny(reason, rule):
             return {
                 **shared,
@@ -97,6 +104,7 @@ def to_document(request: Request, judged: Verdict) -> dict[str, Any]:
                 "rule": rule,
                 "reason": reason.value,
                 "why": reason.text,
+                "inject": [],
             }
 
 
@@ -104,8 +112,13 @@ def in_words(stack: str, request: Request, judged: Verdict) -> str:
     """The verdict for people."""
     asked = f"{request.method} {request.scheme}://{request.name}:{request.port}{request.path}"
     match judged:
-        case Allow(rule):
-            return f"ALLOW  {asked}\n  rule:   {rule}"
+        case Allow(rule, inject):
+            lines = [
+                f"ALLOW  {asked}",
+                f"  rule:   {rule}",
+                *(f"  adds:   {one}" for one in inject),
+            ]
+            return "\n".join(lines)
         case Deny(reason, rule):
             lines = [f"DENY   {asked}", f"  reason: {reason.value}: {reason.text}"]
             lines += [f"  rule:   {rule}"] if rule else []
@@ -121,4 +134,6 @@ def _advice(stack: str, request: Request, denied: Deny) -> str:
         return f"take {denied.rule} out of `deny` in stacks/Pulumi.{stack}.yaml"
     if denied.reason in ("port_not_allowed", "method_not_allowed", "path_not_allowed"):
         return f"widen the entry in stacks/Pulumi.{stack}.yaml, then `pulumi up -s {stack}`"
+    if denied.reason == "tls_required":
+        return "ask by https"
     return "ask for the origin by its proper name; this form is never allowed"

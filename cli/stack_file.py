@@ -9,7 +9,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +19,15 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.util import load_yaml_guess_indent
 
 from abox.errors import HostError, SettingsError
-from abox.settings import Settings, parse_settings
+from abox.injection import SECRETS_KEY
+from abox.settings import Settings, clear_secrets, parse_settings
 from cli.checkout import Checkout, unknown_stack
 
 SETTINGS_KEY = "abox:sandbox"
 """Key of the stack's configuration that holds the sandbox's settings."""
+
+CIPHER = "secure"
+"""Key under which Pulumi writes an encrypted value."""
 
 ListKey = Literal["allow", "deny"]
 """The two lists that commands edit."""
@@ -65,7 +69,34 @@ def settings_of(text: str, checkout: Checkout, stack: str) -> Settings:
     Raises:
         AboxError: the text is no YAML, or the settings in it are refused.
     """
-    return parse_settings(stack, raw_settings(text, shown(checkout.stack_file(stack))))
+    raw = raw_settings(text, shown(checkout.stack_file(stack)))
+    return parse_settings(stack, raw, secret_names=secret_names(text, stack))
+
+
+def secret_names(text: str, stack: str) -> Collection[str] | None:
+    """Names below `abox:secrets`, whose values this command can't read; None if all is one cipher.
+
+    Raises:
+        SettingsError: a value stands in the file in the clear.
+    """
+    secrets = _config(text).get(SECRETS_KEY) or {}
+    if not isinstance(secrets, dict) or set(secrets) == {CIPHER}:
+        return None
+    clear = [name for name, value in secrets.items() if not _is_cipher(value)]
+    if clear:
+        raise clear_secrets(stack, clear)
+    return list(secrets)
+
+
+def _is_cipher(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {CIPHER}
+
+
+def _config(text: str) -> Mapping[str, Any]:
+    """The stack's configuration, as far as the text is one."""
+    document = yaml.safe_load(text)
+    config = document.get("config") if isinstance(document, dict) else None
+    return config if isinstance(config, dict) else {}
 
 
 def shown(file: Path) -> str:

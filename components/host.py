@@ -180,6 +180,7 @@ class GatewayPolicy(CustomResource):
         trusted_cas: Input[Sequence[str]],
         ca_certificate: Input[str],
         ca_key: Input[str],
+        secrets: Input[Mapping[str, Any]],
         opts: ResourceOptions | None = None,
     ) -> None:
         """Push ``policy`` (a Policy's document) into ``container``, the id of ``control``."""
@@ -193,6 +194,7 @@ class GatewayPolicy(CustomResource):
             "trusted_cas": trusted_cas,
             "ca_certificate": ca_certificate,
             "ca_key": ca_key,
+            "secrets": secrets,
             **_unset("policy_hash live_hash ca_fingerprint live_ca trust live_trust"),
         }
         super().__init__("abox:index:GatewayPolicy", name, props, opts)

@@ -10,6 +10,7 @@ from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.pod import proxy_container
+from abox.secrets import Secrets
 from components.container import HardenedContainer
 from components.host import CertificateAuthority, GatewayPolicy
 from components.pod import pod_container
@@ -42,6 +43,8 @@ class ProxyArgs:
     """Resolvers that allowed names are asked at."""
     trusted_cas: tuple[str, ...]
     """PEM certificates of authorities that origins may use besides the public ones."""
+    secrets: Secrets
+    """Values that the policy puts on requests."""
     after: Sequence[Resource] = ()
     """What must be well, beside Envoy, before the policy is pushed."""
 
@@ -81,6 +84,7 @@ class Proxy(ComponentResource):
             trusted_cas=list(args.trusted_cas),
             ca_certificate=authority.certificate,
             ca_key=authority.key,
+            secrets=Output.secret({name: value.reveal() for name, value in args.secrets.items()}),
             # It counts as live only when Envoy and Unbound have it, so they have to be there.
             opts=ResourceOptions(parent=self, depends_on=[container, *args.after]),
         )

@@ -117,6 +117,7 @@ class Sandbox(ComponentResource):
                 policy=policy,
                 upstream_dns=args.upstream_dns,
                 trusted_cas=settings.trusted_cas,
+                secrets=settings.secrets,
                 after=[gateway],
             ),
             child,

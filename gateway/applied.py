@@ -36,6 +36,15 @@ def read_applied() -> Applied | None:
         return None
 
 
+def read_plan() -> Plan | None:
+    """The plan that was in force last, whether or not a change was begun since; None if none."""
+    record = read_json(RECORD_FILE)
+    try:
+        return Plan.from_record(record) if record else None
+    except (KeyError, TypeError, ValueError, AboxError):
+        return None
+
+
 def _from_record(record: Mapping[str, Any]) -> Applied:
     return Applied(plan=Plan.from_record(record), gates=Gates.from_record(record[GATES_KEY]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
@@ -14,12 +14,32 @@ from pathlib import Path
 from abox.errors import AboxError
 from abox.gates import Gates
 from abox.render.envoy_gate import render_gate
-from abox.render.paths import CA_DIR, GATE_FILE, READY_FILE, RPZ_FILE, TRUST_DIR, unbound_file
+from abox.render.envoy_injection import render_clusters, value_name
+from abox.render.paths import (
+    CA_DIR,
+    CLUSTERS_FILE,
+    GATE_FILE,
+    READY_FILE,
+    RPZ_FILE,
+    TRUST_DIR,
+    unbound_file,
+)
 from abox.render.unbound import ZONE, UnboundRole, render_server
-from gateway.applied import Applied, begin_change, read_applied, write_applied
+from gateway.applied import Applied, begin_change, read_applied, read_plan, write_applied
 from gateway.files import read_file, write_file
 from gateway.host import run
-from gateway.live import ENVOY, RESOLVERS, Finding, closing, dns_findings, proxy_findings
+from gateway.live import (
+    ENVOY,
+    RESOLVERS,
+    VALUES,
+    Finding,
+    closing,
+    cluster_findings,
+    dns_findings,
+    gate_findings,
+    proxy_findings,
+    route_findings,
+)
 from gateway.plan import Plan
 from gateway.trust import public_roots, write_trust
 
@@ -43,23 +63,28 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
         applied = read_applied()
         change = Change.plan(applied, plan, number=time.time_ns())
         before = {path: read_file(Path(path)) for path in files}
+        in_force = read_plan()
         begin_change()
         refused = _rejections()
         try:
-            _put({GATE_FILE: render_gate(change.opened), **files})
+            both = _offer_clusters(plan, in_force, refused)
+            _put({GATE_FILE: render_gate(change.opened), **files, CLUSTERS_FILE: both})
             _load(files, before)
             write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
             _wait_until(refused, lambda: _not_live(plan, change.opened, gateway))
-            _put({GATE_FILE: render_gate(change.closed)})
+            clusters = render_clusters(plan.clusters())
+            _put({GATE_FILE: render_gate(change.closed), CLUSTERS_FILE: clusters})
             _wait_until(refused, lambda: _not_closed(plan, change.closed))
         except OSError as error:
             _restore(before, applied, change)
+            VALUES.forget(keep=_values_of(in_force))
             raise AboxError(
                 what="the policy did not go live",
                 why=str(error),
                 remedy="the policy before it is in force again; see the logs of dns and proxy",
             ) from error
         _remember(plan, change.closed)
+        VALUES.forget(keep=plan.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +134,32 @@ def _lock() -> Iterator[None]:
     with LOCK_FILE.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _offer_clusters(plan: Plan, in_force: Plan | None, refused: int) -> str:
+    """Have the clusters of the new routes ready before a route leads there.
+
+    Those of the routes in force stay meanwhile: no request finds its cluster missing.
+
+    Args:
+        plan: what comes.
+        in_force: what was remembered last.
+        refused: how many files Envoy had refused before.
+    Returns: the clusters' file as it has to be until the new routes are live.
+    """
+    VALUES.keep(plan.values())
+    clusters = {one["name"]: one for one in (in_force.clusters() if in_force else [])}
+    clusters |= {one["name"]: one for one in plan.clusters()}
+    both = render_clusters(clusters.values())
+    written = write_file(Path(CLUSTERS_FILE), both)
+    if written and Path(READY_FILE).exists():
+        digests = {**(in_force.digests if in_force else {}), **plan.digests}
+        _wait_until(refused, lambda: cluster_findings([*clusters.values()], digests))
+    return both
+
+
+def _values_of(plan: Plan | None) -> list[str]:
+    return [value_name(*pair) for pair in plan.digests.items()] if plan else []
 
 
 def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
@@ -169,7 +220,7 @@ def _retry(action: Callable[[], object]) -> None:
 
 def _not_live(plan: Plan, gates: Gates, gateway: IPv4Address) -> list[Finding]:
     """What dns and proxy don't have in force yet."""
-    return [*proxy_findings(plan, gates), *dns_findings(plan, gateway)]
+    return [*route_findings(plan), *gate_findings(gates), *dns_findings(plan, gateway)]
 
 
 def _not_closed(plan: Plan, gates: Gates) -> list[Finding]:
@@ -191,24 +242,27 @@ def _wait_until(refused: int, look: Callable[[], list[Finding]]) -> None:
     Raises: OSError with what is missing, as soon as Envoy refuses another or the time is over.
     """
     deadline = time.monotonic() + LIVE_TIMEOUT_S
-    while found := look():
+    while found := _found(look):
         if _rejections() > refused:
-            raise OSError("envoy refused the routes or the gate")
+            raise OSError("envoy refused the configuration")
         if time.monotonic() > deadline:
-            raise OSError(_told(found))
+            raise OSError("; ".join(map(str, found)))
         time.sleep(POLL_S)
+
+
+def _found(look: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return look()
+    except OSError as error:
+        return [Finding("proxy", str(error))]
 
 
 def _rejections() -> int:
     """How often Envoy has refused a file so far; 0 while it doesn't answer."""
     try:
-        return sum(ENVOY.counters(r"(rds\..*|lds)\.update_rejected$").values())
+        return sum(ENVOY.counters(r"(rds\..*|lds|cds)\.update_rejected$").values())
     except OSError:
         return 0
-
-
-def _told(findings: Sequence[Finding]) -> str:
-    return "; ".join(str(finding) for finding in findings)
 
 
 def _restore(before: dict[str, bytes | None], applied: Applied | None, change: Change) -> None:

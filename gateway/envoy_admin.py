@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from urllib.parse import quote
 
 TIMEOUT_S = 5
 """Seconds until an admin request counts as failed."""
+
+_REGEX_MAX = 32
+"""Characters of a name that are searched for."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -72,6 +76,20 @@ class EnvoyAdmin:
                 found.pop("@type")
                 return found
         return None
+
+    def clusters(self) -> dict[str, Mapping[str, Any]]:
+        """Clusters in force beside those of the bootstrap, by name."""
+        dump = json.loads(self.get("/config_dump?resource=dynamic_active_clusters"))
+        found = [config["cluster"] for config in dump.get("configs", ()) if "cluster" in config]
+        return {cluster["name"]: cluster for cluster in found}
+
+    def secret_version(self, name: str) -> str:
+        """Version of a secret in force; empty if Envoy doesn't have it."""
+        # Envoy refuses long expressions, and there may be thousands of certificates.
+        pattern = quote(f".*{re.escape(name[-_REGEX_MAX:])}")
+        dump = self.get(f"/config_dump?resource=dynamic_active_secrets&name_regex={pattern}")
+        configs = json.loads(dump).get("configs", ())
+        return next((str(one["version_info"]) for one in configs if one["name"] == name), "")
 
     def counters(self, pattern: str) -> dict[str, int]:
         """Counters and gauges whose names match a regular expression."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,15 +16,20 @@ from typing import Any
 
 from abox.gates import Gates
 from abox.render.envoy_gate import GATE, gate_listener
+from abox.render.envoy_injection import value_name
 from abox.render.envoy_routes import Side, render_routes
-from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, unbound_socket
+from abox.render.envoy_types import Json
+from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, VALUES_DIR, unbound_socket
 from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
+from abox.secrets import SecretValue
 from gateway.dns_probe import NXDOMAIN, ask
 from gateway.envoy_admin import EnvoyAdmin
 from gateway.files import read_file
 from gateway.plan import Plan
 from gateway.unbound_control import UnboundControl
+from gateway.values import Values
 
+VALUES = Values(Path(VALUES_DIR))
 ENVOY = EnvoyAdmin(Path(ENVOY_ADMIN_SOCKET))
 RESOLVERS = {role: UnboundControl(Path(unbound_socket(role.value))) for role in UnboundRole}
 
@@ -43,7 +48,8 @@ class Finding:
 def proxy_findings(plan: Plan, gates: Gates) -> list[Finding]:
     """What differs in Envoy; empty if nothing."""
     try:
-        return [*_route_findings(plan), *_gate_findings(gates)]
+        clusters = cluster_findings(plan.clusters(), plan.digests)
+        return [*route_findings(plan), *clusters, *gate_findings(gates)]
     except OSError as error:
         return [Finding("proxy", str(error))]
 
@@ -51,6 +57,40 @@ def proxy_findings(plan: Plan, gates: Gates) -> list[Finding]:
 def closing() -> int:
     """How many of the gate's chains and listeners are gone and still have connections to close."""
     return sum(ENVOY.counters(r"listener_manager\.total_.*_draining$").values())
+
+
+def cluster_findings(clusters: Sequence[Json], digests: Mapping[str, str]) -> list[Finding]:
+    """What differs in the clusters that Envoy has beside its own, and in the values that they use.
+
+    Raises: OSError if Envoy doesn't answer.
+    """
+    live = ENVOY.clusters()
+    found = []
+    for name in sorted({*live, *(cluster["name"] for cluster in clusters)}):
+        wanted = next((one for one in clusters if one["name"] == name), {})
+        if not _same(wanted, _without_type(live.get(name, {}))):
+            found.append(Finding(f"proxy ({name})", "the live cluster is not that of the policy"))
+    for secret, digest in digests.items():
+        if ENVOY.secret_version(value_name(secret, digest)) != digest:
+            found.append(Finding(f"proxy (secret {secret})", "the value is not live"))
+    return found
+
+
+def secret_findings(plan: Plan, key: str) -> list[Finding]:
+    """Values that aren't those that were applied; empty if all are."""
+    return [
+        Finding(f"secret {name}", "another value is live")
+        for name, digest in plan.digests.items()
+        if _digest_of(VALUES.read(value_name(name, digest)), name, key) != digest
+    ]
+
+
+def _digest_of(value: bytes | None, name: str, key: str) -> str:
+    return SecretValue((value or b"").decode("latin-1")).digest(key, name)
+
+
+def _without_type(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name != "@type"}
 
 
 def dns_findings(plan: Plan, gateway: IPv4Address) -> list[Finding]:
@@ -65,10 +105,14 @@ def dns_findings(plan: Plan, gateway: IPv4Address) -> list[Finding]:
     return found
 
 
-def _route_findings(plan: Plan) -> Iterator[Finding]:
+def route_findings(plan: Plan) -> Iterator[Finding]:
+    """What differs in Envoy's routes.
+
+    Raises: OSError if Envoy doesn't answer.
+    """
     live = ENVOY.routes()
     for side in Side:
-        response = json.loads(render_routes(plan.policy, side))
+        response = json.loads(render_routes(plan.policy, side, plan.digests))
         found = live.get(side.value, {})
         if found.get("version_info") != response["version_info"]:
             yield Finding(f"proxy ({side.value})", "another version of the routes is live")
@@ -76,7 +120,7 @@ def _route_findings(plan: Plan) -> Iterator[Finding]:
             yield Finding(f"proxy ({side.value})", "the live routes are not those of the policy")
 
 
-def _gate_findings(gates: Gates) -> Iterator[Finding]:
+def gate_findings(gates: Gates) -> Iterator[Finding]:
     """Compares the listener itself: Envoy keeps the old version where it exchanges chains alone."""
     if not _same(gate_listener(gates), ENVOY.listener(GATE)):
         yield Finding("proxy (gate)", "the live gate is not that of the policy")

@@ -52,28 +52,40 @@ def parse_request(data: bytes) -> SecretRequest:
     )
 
 
+@dataclass(frozen=True, repr=False)
+class Value:
+    """A value that is no certificate."""
+
+    text: bytes
+
+
 def render_response(
-    certificates: Iterable[tuple[str, str, Certificate]], refused: Sequence[str], nonce: str
+    secrets: Iterable[tuple[str, str, Certificate | Value]], refused: Sequence[str], nonce: str
 ) -> bytes:
     """A ``DeltaDiscoveryResponse``.
 
     Args:
-        certificates: name, version and certificate of every secret that is handed over.
-        refused: names for which there is no certificate.
+        secrets: name, version and content of every secret that is handed over.
+        refused: names for which there is none.
         nonce: number of the answer on its stream.
     """
-    parts = [_field(2, _resource(*item)) for item in certificates]
+    parts = [_field(2, _resource(*item)) for item in secrets]
     parts.append(_field(4, SECRET_TYPE.encode()))
     parts.append(_field(5, nonce.encode()))
     parts += [_field(6, name.encode()) for name in refused]
     return b"".join(parts)
 
 
-def _resource(name: str, version: str, certificate: Certificate) -> bytes:
-    pair = _field(1, _inline(certificate.chain)) + _field(2, _inline(certificate.key))
-    secret = _field(1, name.encode()) + _field(2, pair)
+def _resource(name: str, version: str, content: Certificate | Value) -> bytes:
+    secret = _field(1, name.encode()) + _content(content)
     wrapped = _field(1, SECRET_TYPE.encode()) + _field(2, secret)
     return _field(1, version.encode()) + _field(2, wrapped) + _field(3, name.encode())
+
+
+def _content(content: Certificate | Value) -> bytes:
+    if isinstance(content, Value):
+        return _field(5, _field(1, _inline(content.text)))
+    return _field(2, _field(1, _inline(content.chain)) + _field(2, _inline(content.key)))
 
 
 def _inline(data: bytes) -> bytes:

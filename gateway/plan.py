@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -14,8 +14,11 @@ from abox.allowlist import Policy
 from abox.errors import AboxError
 from abox.name_table import NameTable
 from abox.render.envoy import render_authorities
+from abox.render.envoy_injection import injecting_clusters, render_clusters, value_name
 from abox.render.envoy_routes import Side, render_routes
+from abox.render.envoy_types import Json
 from abox.render.paths import (
+    CLUSTERS_FILE,
     NAMES_FILE,
     ROUTES_FILES,
     RPZ_FILE,
@@ -23,9 +26,10 @@ from abox.render.paths import (
     unbound_file,
 )
 from abox.render.unbound import UnboundRole, name_table, render_dynamic, render_zone
+from abox.secrets import Secrets, combined_hash, digests, parse_secrets
 from gateway.authority import Authority
 
-KEYS = frozenset({"sandbox", "policy", "network", "ca", "trusted_cas"})
+KEYS = frozenset({"sandbox", "policy", "network", "ca", "trusted_cas", "secrets"})
 NETWORK_KEYS = frozenset({"gateway", "proxy_port", "upstream_dns"})
 
 
@@ -39,15 +43,20 @@ class Plan:
     certificate: str = ""
     key: str = ""
     trusted_cas: tuple[str, ...] = ()
+    secrets: Secrets = field(default_factory=dict)
+    """Values that the policy injects; none in a plan that was read from a record."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Keyed digest of each of these values."""
 
     @property
     def policy_hash(self) -> str:
-        """Hash of the policy; "none" before the first."""
-        return self.policy.hash if self.policy else "none"
+        """Hash of the policy with the values that it injects; "none" before the first."""
+        return combined_hash(self.policy.hash, self.digests) if self.policy else "none"
 
     def to_record(self) -> dict[str, Any]:
-        """What control remembers of the plan: all but the key."""
+        """What control remembers of the plan: all but keys and values."""
         return {
+            "digests": dict(self.digests),
             "policy": self.policy.to_document() if self.policy else None,
             "upstream_dns": list(self.upstream_dns),
             "trusted_cas": list(self.trusted_cas),
@@ -55,12 +64,13 @@ class Plan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
-        """The plan that ``to_record`` wrote, without certificate and key."""
+        """The plan that ``to_record`` wrote, without certificate, key and values."""
         document = record["policy"]
         return cls(
             policy=Policy.from_document(document) if document is not None else None,
             upstream_dns=tuple(record["upstream_dns"]),
             trusted_cas=tuple(record["trusted_cas"]),
+            digests=dict(record["digests"]),
         )
 
     def files(self, public_roots: str) -> dict[str, str]:
@@ -75,14 +85,29 @@ class Plan:
             unbound_file(role.value): render_dynamic(role, cidrs, self.upstream_dns)
             for role in UnboundRole
         }
-        routes = {ROUTES_FILES[side.value]: render_routes(self.policy, side) for side in Side}
+        routes = {
+            ROUTES_FILES[side.value]: render_routes(self.policy, side, self.digests)
+            for side in Side
+        }
         authorities = "".join(f"{pem.strip()}\n" for pem in (public_roots, *self.trusted_cas))
         return {
             NAMES_FILE: table.to_json(),
             RPZ_FILE: render_zone(self.policy),
             **resolvers,
             UPSTREAM_AUTHORITIES_FILE: render_authorities(authorities),
+            CLUSTERS_FILE: render_clusters(self.clusters()),
             **routes,
+        }
+
+    def clusters(self) -> list[Json]:
+        """Clusters whose requests carry secrets."""
+        return injecting_clusters(self.policy, self.digests)
+
+    def values(self) -> dict[str, str]:
+        """The values by the names that the proxy asks for."""
+        return {
+            value_name(name, self.digests[name]): value.reveal()
+            for name, value in self.secrets.items()
         }
 
 
@@ -106,8 +131,16 @@ def parse_plan(text: str) -> Plan:
         Authority.from_pem(certificate.encode(), key.encode())
     except ValueError as error:
         raise _refused("the certificate authority is refused", str(error)) from error
+    secrets = parse_secrets(document["secrets"], "secrets")
+    if set(secrets) != set(policy.secret_names):
+        raise _refused(
+            "secrets are refused",
+            f"the policy injects {list(policy.secret_names)}, there are {sorted(secrets)}",
+        )
     return Plan(
         policy=policy,
+        secrets=secrets,
+        digests=digests(secrets, key),
         upstream_dns=tuple(_read_resolver(value) for value in network["upstream_dns"]),
         certificate=certificate,
         key=key,

@@ -1,4 +1,4 @@
-"""Envoy's secret discovery service: a certificate for every name that Envoy asks for."""
+"""Envoy's secret discovery service: certificates and values for the names that Envoy asks for."""
 
 from __future__ import annotations
 
@@ -11,69 +11,72 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from gateway.authority import Authority
-from gateway.messages import SecretRequest, parse_request, render_response
+from gateway.messages import Certificate, SecretRequest, Value, parse_request, render_response
 
 _SERVICE = "envoy.service.secret.v3.SecretDiscoveryService"
 _LOG = logging.getLogger(__name__)
 
+Found = tuple[str, Certificate | Value]
+"""Version and content of a secret."""
+
 
 @dataclass
 class SecretService:
-    """Answers Envoy's streams from the authority that is in force.
+    """Answers Envoy's streams, again for all their names when something has changed.
 
-    ``may_mint`` says for which names there are certificates; the others are refused, which ends
-    the handshake.
+    ``find`` gives what stands behind a name; names without anything are refused, which ends the
+    handshake, or the request, that waits for it.
     """
 
-    may_mint: Callable[[str], bool]
-    authority: Authority | None = None
+    find: Callable[[str], Found | None]
+    ready: bool = True
+    """Until then nobody is answered."""
+    _generation: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def replace_authority(self, authority: Authority) -> None:
-        """From now on sign with this authority; names that were handed out get new leaves."""
-        self.authority = authority
+    def renew(self) -> None:
+        """What was handed out may have changed."""
+        self._generation += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def stream(
         self, requests: AsyncIterator[bytes], _context: object
     ) -> AsyncIterator[bytes]:
-        """One stream of Envoy's: requests in, certificates out."""
+        """One stream of Envoy's: requests in, secrets out."""
         names: set[str] = set()
-        nonce = 0
+        nonce, generation = 0, self._generation
         pending = asyncio.ensure_future(anext(requests, None))
         while True:
-            changed = asyncio.ensure_future(self._changed.wait())
-            await asyncio.wait((pending, changed), return_when=asyncio.FIRST_COMPLETED)
-            renewed = changed.done()
-            changed.cancel()
-            asked: set[str] = set()
+            # While an answer is on its way the service may change: then there is no waiting.
+            if generation == self._generation:
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait((pending, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+            wanted = names if generation != self._generation else set()
+            generation = self._generation
             if pending.done():
                 data = pending.result()
                 if data is None:
                     return
-                asked = self._take(parse_request(data), names)
+                wanted = wanted | self._take(parse_request(data), names)
                 pending = asyncio.ensure_future(anext(requests, None))
-            wanted = names if renewed else asked
-            if wanted and self.authority:
+            if wanted and self.ready:
                 nonce += 1
-                yield self._answer(self.authority, sorted(wanted), str(nonce))
+                yield self._answer(sorted(wanted), str(nonce))
 
     def _take(self, request: SecretRequest, names: set[str]) -> set[str]:
         if request.rejected:
-            _LOG.error("envoy refused a certificate: %s", request.rejected)
+            _LOG.error("envoy refused a secret: %s", request.rejected)
         names.difference_update(request.unsubscribe)
         names.update(request.subscribe)
         return set(request.subscribe)
 
-    def _answer(self, authority: Authority, names: list[str], nonce: str) -> bytes:
-        granted = [name for name in names if self.may_mint(name)]
-        leaves = [(name, authority.leaf(name)) for name in granted]
-        refused = [name for name in names if name not in set(granted)]
-        return render_response(
-            ((name, leaf.version, leaf.certificate) for name, leaf in leaves), refused, nonce
-        )
+    def _answer(self, names: list[str], nonce: str) -> bytes:
+        found = [(name, self.find(name)) for name in names]
+        granted = [(name, *secret) for name, secret in found if secret]
+        refused = [name for name, secret in found if not secret]
+        return render_response(granted, refused, nonce)
 
 
 async def start_server(service: SecretService, socket: Path) -> grpc.aio.Server:

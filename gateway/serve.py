@@ -11,18 +11,20 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from abox.name_shape import HEALTH_NAME
 from abox.name_table import NameTable
-from abox.render.paths import NAMES_FILE, READY_FILE, SDS_SOCKET
+from abox.render.paths import NAMES_FILE, READY_FILE, SDS_SOCKET, VALUES_DIR, VALUES_SOCKET
 from gateway.authority import Authority
 from gateway.files import read_file
-from gateway.secrets import SecretService, start_server
+from gateway.secrets import Found, SecretService, start_server
+from gateway.values import Values
 from gateway.watched_file import WatchedFile
 
 POLL_S = 0.5
-"""Seconds between two looks at the authority's files."""
+"""Seconds between two looks at the files of the authority and of the values."""
 COLLECTOR_PAUSE_S = 1.0
 """Seconds before a collector that ended is started again."""
 STOP_S = 1.5
@@ -36,13 +38,35 @@ def may_mint(names: WatchedFile[NameTable]) -> Callable[[str], bool]:
     return lambda name: name == HEALTH_NAME or names.value().allows(name.lower())
 
 
+@dataclass
+class Certificates:
+    """Leaf certificates for the names that may have one, from the authority in force."""
+
+    may_mint: Callable[[str], bool]
+    authority: Authority | None = None
+
+    def find(self, name: str) -> Found | None:
+        """Version and certificate for the proxy."""
+        if self.authority is None or not self.may_mint(name):
+            return None
+        leaf = self.authority.leaf(name)
+        return leaf.version, leaf.certificate
+
+
 async def serve(ca_folder: Path) -> None:
     """Serve until told to stop."""
     await _write_first_files()
     names = WatchedFile(Path(NAMES_FILE), _read_names, NameTable())
-    service = SecretService(may_mint=may_mint(names))
+    certificates = Certificates(may_mint(names))
+    minting = SecretService(certificates.find, ready=False)
+    values = Values(Path(VALUES_DIR))
+    handing = SecretService(values.find)
     authority = WatchedFile[Authority | None](ca_folder / CERTIFICATE_NAME, _read_authority, None)
-    server = await start_server(service, Path(SDS_SOCKET))
+    servers = [
+        await start_server(minting, Path(SDS_SOCKET)),
+        await start_server(handing, Path(VALUES_SOCKET)),
+    ]
+    stamp = values.stamp()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -50,10 +74,15 @@ async def serve(ca_folder: Path) -> None:
         tasks.create_task(_keep_collecting(stopped))
         while not stopped.is_set():
             found = authority.value()
-            if found is not None and found is not service.authority:
-                service.replace_authority(found)
+            if found is not None and found is not certificates.authority:
+                certificates.authority, minting.ready = found, True
+                minting.renew()
+            if (seen := values.stamp()) != stamp:
+                stamp = seen
+                handing.renew()
             await _happens(stopped, POLL_S)
-    await server.stop(grace=0.2)
+    for server in servers:
+        await server.stop(grace=0.2)
 
 
 async def _keep_collecting(stopped: asyncio.Event) -> None:

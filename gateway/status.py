@@ -12,7 +12,7 @@ from gateway.applied import read_applied
 from gateway.apply import CERTIFICATE_FILE, KEY_FILE
 from gateway.authority import Authority
 from gateway.files import read_file
-from gateway.live import dns_findings, proxy_findings
+from gateway.live import dns_findings, proxy_findings, secret_findings
 from gateway.trust import trust_sha256
 
 
@@ -42,6 +42,8 @@ def read_status(gateway: IPv4Address) -> Status:
     plan = applied.plan if applied else None
     dns = dns_findings(plan, gateway) if plan else []
     proxy = proxy_findings(applied.plan, applied.gates) if applied else []
+    if plan:
+        proxy += secret_findings(plan, _key())
     live = plan is not None and not dns and not proxy
     return Status(
         policy_hash=plan.policy_hash if plan and live else "",
@@ -51,6 +53,10 @@ def read_status(gateway: IPv4Address) -> Status:
         proxy=plan is not None and not proxy,
         findings=tuple(str(finding) for finding in (*dns, *proxy)),
     )
+
+
+def _key() -> str:
+    return (read_file(KEY_FILE) or b"").decode()
 
 
 def _fingerprint() -> str:

@@ -12,6 +12,7 @@ import docker.errors
 
 from abox.allowlist import Policy
 from abox.errors import AboxError, HostError
+from abox.secrets import combined_hash, digests, parse_secrets
 from provider.certificate_authority import fingerprint
 from provider.engine import Engine, ExecResult
 from provider.host import docker_errors
@@ -140,6 +141,7 @@ def gateway_document(inputs: Data) -> dict[str, Any]:
         },
         "ca": {"certificate": inputs["ca_certificate"], "key": inputs["ca_key"]},
         "trusted_cas": inputs["trusted_cas"],
+        "secrets": inputs["secrets"],
     }
 
 
@@ -157,6 +159,7 @@ class GatewayPolicyResource(Resource):
         Field(name="trusted_cas", kind=list),
         Field(name="ca_certificate", kind=str),
         Field(name="ca_key", kind=str, secret=True),
+        Field(name="secrets", kind=dict, secret=True),
     )
     drift_fields: ClassVar = ("live_hash", "live_ca", "live_trust")
 
@@ -164,13 +167,19 @@ class GatewayPolicyResource(Resource):
         self._engine = engine
 
     def problems(self, inputs: Data, old: Data) -> Iterator[Failure]:  # noqa: ARG002
-        """A document that isn't a policy."""
+        """A document that isn't a policy, or secrets that aren't what it injects."""
         if is_unknown(inputs["policy"]):
             return
         try:
-            Policy.from_document(inputs["policy"])
+            policy = Policy.from_document(inputs["policy"])
         except AboxError as error:
             yield Failure("policy", str(error))
+            return
+        secrets = inputs["secrets"]
+        if not is_unknown(secrets) and set(secrets) != set(policy.secret_names):
+            yield Failure(
+                "secrets", f"they must be exactly {', '.join(policy.secret_names) or '{}'}"
+            )
 
     def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
         """Anything live that isn't what was applied."""
@@ -218,9 +227,9 @@ class GatewayPolicyResource(Resource):
 
 
 def _asked(inputs: Data) -> dict[str, str]:
-    policy, certificate = inputs["policy"], inputs["ca_certificate"]
+    certificate = inputs["ca_certificate"]
     return {
-        "policy_hash": UNKNOWN if is_unknown(policy) else Policy.from_document(policy).hash,
+        "policy_hash": _policy_hash(inputs),
         "ca_fingerprint": UNKNOWN if is_unknown(certificate) else fingerprint(certificate),
     }
 
@@ -233,3 +242,12 @@ def _outputs(asked: dict[str, str], trust: str, live: Live) -> Data:
         "live_ca": live.ca_fingerprint,
         "live_trust": live.trust_sha256,
     }
+
+
+def _policy_hash(inputs: Data) -> str:
+    """Hash of the policy with the values that it injects; these are keyed by the authority."""
+    policy, secrets, key = inputs["policy"], inputs["secrets"], inputs["ca_key"]
+    if is_unknown(policy) or is_unknown(secrets) or (secrets and is_unknown(key)):
+        return UNKNOWN
+    found = digests(parse_secrets(secrets, "secrets"), key) if secrets else {}
+    return combined_hash(Policy.from_document(policy).hash, found)

@@ -1,8 +1,9 @@
 """Envoy's bootstrap: listeners, filters and clusters that a policy change never touches.
 
 What a policy changes comes from watched files in the policy volume: the routes of the listeners
-(``abox.render.envoy_routes``), the gate (``abox.render.envoy_gate``) and the authorities that
-origins are verified against.
+(``abox.render.envoy_routes``), the gate (``abox.render.envoy_gate``), the clusters whose requests
+carry secrets (``abox.render.envoy_injection``) and the authorities that origins are verified
+against.
 
 Life of a request: the proxy port's filters mark it (Lua), its routes judge it, the dynamic forward
 proxy resolves the name, and the address rule judges the address that will be dialled. Then the
@@ -53,6 +54,7 @@ from abox.render.envoy_routes import (
 )
 from abox.render.envoy_types import Json, any_of, endpoint, extension, pipe, watched_file
 from abox.render.paths import (
+    CLUSTERS_FILE,
     ENVOY_ADMIN_SOCKET,
     GATE_FILE,
     KEY_LOG_FILE,
@@ -60,6 +62,7 @@ from abox.render.paths import (
     ROUTES_FILES,
     SDS_SOCKET,
     UPSTREAM_AUTHORITIES_FILE,
+    VALUES_SOCKET,
 )
 from abox.verdict_sources import ACCESS_LOG_FIELDS
 
@@ -71,7 +74,14 @@ CONNECT_TIMEOUT_S = 10
 """Seconds until a dial or an upstream TLS handshake counts as failed."""
 MAX_CONNECTIONS = 16384
 """Upper bound of everything that Envoy counts per cluster."""
+
+FETCH_TIMEOUT_S = 2
+"""Seconds that the proxy's start, or a new cluster, waits for control."""
+
 _SDS_CLUSTER = "sds"
+VALUES_CLUSTER = "values"
+"""Where Envoy asks for values of secrets."""
+
 _HTTP = "extensions.filters.http."
 _NETWORK = "extensions.filters.network."
 _TLS = "extensions.transport_sockets.tls.v3."
@@ -126,7 +136,10 @@ def bootstrap(gateway: IPv4Address, proxy_port: int, sandbox: str) -> Json:
         },
         "overload_manager": {"resource_monitors": [_connection_limit()]},
         "layered_runtime": {"layers": [{"name": "static", "static_layer": _RUNTIME}]},
-        "dynamic_resources": {"lds_config": watched_file(GATE_FILE)},
+        "dynamic_resources": {
+            "cds_config": watched_file(CLUSTERS_FILE),
+            "lds_config": watched_file(GATE_FILE),
+        },
         "static_resources": {
             "listeners": [
                 _proxy_listener(gateway, proxy_port, sandbox),
@@ -143,6 +156,7 @@ _KEPT_STATS = (
     r"http\.(outer|inner|dial)\.rds\..*",
     r"http\.(outer|inner)\.(downstream_cx_active|downstream_rq_active|rq_total)",
     r"listener_manager\..*",
+    r"cluster_manager\.cds\..*",
     r"sds\..*",
     r"server\..*",
 )
@@ -496,7 +510,7 @@ _DNS_CACHE: Json = {
         "extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
         resolvers=[{"socket_address": {"address": "127.0.0.1", "port_value": 53}}],
         dns_resolver_options={"no_default_search_domain": True},
-        query_timeout_seconds=6,
+        query_timeout_seconds="6",  # a uint64, which is text in protobuf's JSON
         query_tries=1,
     ),
 }
@@ -515,18 +529,10 @@ def _access_log() -> Json:
 
 def _minted_tls() -> Json:
     """TLS towards the agent: one certificate a name, no resumption (a session would skip it)."""
-    secrets = {
-        "resource_api_version": "V3",
-        "api_config_source": {
-            "api_type": "DELTA_GRPC",
-            "transport_api_version": "V3",
-            "grpc_services": [{"envoy_grpc": {"cluster_name": _SDS_CLUSTER}}],
-        },
-    }
     selector = extension(
         "envoy.tls.certificate_selectors.on_demand_secret",
         "extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config",
-        config_source=secrets,
+        config_source=served_by(_SDS_CLUSTER),
         certificate_mapper=extension(
             "envoy.tls.certificate_mappers.sni",
             "extensions.transport_sockets.tls.cert_mappers.sni.v3.SNI",
@@ -547,17 +553,45 @@ def _minted_tls() -> Json:
     )
 
 
+def served_by(cluster: str) -> Json:
+    """A configuration source: control, by one of its sockets."""
+    return {
+        "resource_api_version": "V3",
+        "initial_fetch_timeout": f"{FETCH_TIMEOUT_S}s",
+        "api_config_source": {
+            "api_type": "DELTA_GRPC",
+            "transport_api_version": "V3",
+            "grpc_services": [{"envoy_grpc": {"cluster_name": cluster}}],
+        },
+    }
+
+
 def _clusters() -> list[Json]:
     return [
         _origin_cluster(CLUSTER_PLAIN, _HTTP1_ONLY, None),
-        _origin_cluster(CLUSTER_TLS, {"auto_config": _AUTO}, _origin_tls(["h2", "http/1.1"])),
-        _origin_cluster(CLUSTER_TLS_HTTP1, _HTTP1_ONLY, _origin_tls(["http/1.1"])),
+        *tls_clusters(),
         _origin_cluster(CLUSTER_RESOLVE, _HTTP1_ONLY, None, thresholds=_NOTHING),
         _internal_cluster(GATE) | _kept_alive(_HTTP1_ONLY),
         _internal_cluster(CLUSTER_INTERCEPT),
         _internal_cluster(CLUSTER_TUNNEL),
         _internal_cluster(CLUSTER_DIAL),
-        _sds_cluster(),
+        _sds_cluster(_SDS_CLUSTER, SDS_SOCKET),
+        _sds_cluster(VALUES_CLUSTER, VALUES_SOCKET),
+    ]
+
+
+def tls_clusters(suffix: str = "", filters: Sequence[Json] = ()) -> list[Json]:
+    """The clusters that requests inside TLS go to.
+
+    Args:
+        suffix: end of their names.
+        filters: what a request passes last, after everything was judged.
+    """
+    either, http1 = _origin_tls(["h2", "http/1.1"]), _origin_tls(["http/1.1"])
+    auto = {"auto_config": _AUTO}
+    return [
+        _origin_cluster(CLUSTER_TLS + suffix, auto, either, filters=filters),
+        _origin_cluster(CLUSTER_TLS_HTTP1 + suffix, _HTTP1_ONLY, http1, filters=filters),
     ]
 
 
@@ -572,9 +606,19 @@ _AUTO: Json = {"http_protocol_options": _HTTP1_OPTIONS, "http2_protocol_options"
 
 
 def _origin_cluster(
-    name: str, protocol: Json, transport: Json | None, *, thresholds: Json | None = None
+    name: str,
+    protocol: Json,
+    transport: Json | None,
+    *,
+    thresholds: Json | None = None,
+    filters: Sequence[Json] = (),
 ) -> Json:
-    verified = {"upstream_http_protocol_options": {"auto_sni": True, "auto_san_validation": True}}
+    options: Json = {
+        **protocol,
+        "upstream_http_protocol_options": {"auto_sni": True, "auto_san_validation": True},
+    }
+    if filters:
+        options["http_filters"] = [*filters, _UPSTREAM_CODEC]
     cluster = {
         "name": name,
         "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
@@ -586,7 +630,7 @@ def _origin_cluster(
             dns_cache_config=_DNS_CACHE,
         ),
         "circuit_breakers": {"thresholds": [thresholds or _THRESHOLDS]},
-        **_kept_alive({**protocol, **verified}),
+        **_kept_alive(options),
     }
     return cluster | ({"transport_socket": transport} if transport else {})
 
@@ -597,6 +641,9 @@ def _kept_alive(options: Json) -> Json:
     return {"typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options({**options, **idle})}}
 
 
+_UPSTREAM_CODEC = extension(
+    "envoy.filters.http.upstream_codec", f"{_HTTP}upstream_codec.v3.UpstreamCodec"
+)
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _THRESHOLDS: Json = {
     "max_connections": MAX_CONNECTIONS,
@@ -650,10 +697,10 @@ def _internal_cluster(name: str) -> Json:
     }
 
 
-def _sds_cluster() -> Json:
+def _sds_cluster(name: str, socket: str) -> Json:
     options: Json = {"explicit_http_config": {"http2_protocol_options": {}}}
     return {
-        "name": _SDS_CLUSTER,
-        "load_assignment": {"cluster_name": _SDS_CLUSTER, "endpoints": endpoint(pipe(SDS_SOCKET))},
+        "name": name,
+        "load_assignment": {"cluster_name": name, "endpoints": endpoint(pipe(socket))},
         "typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options(options)},
     }

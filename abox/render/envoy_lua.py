@@ -154,7 +154,7 @@ local HOP_BY_HOP = {
 
 -- Fields that end at this hop (RFC 9110, 7.6.1), those that Connection names included.
 local function drop_hop_fields(headers)
-  local connection = headers:get("connection")
+  local connection, upgrades = headers:get("connection"), false
   if connection then
     for field in string.gmatch(connection, "[^%s,]+") do
       local key = string.lower(field)
@@ -163,7 +163,10 @@ local function drop_hop_fields(headers)
           and string.sub(key, 1, 1) ~= ":" and string.sub(key, 1, 7) ~= "x-abox-" then
         headers:remove(key)
       end
+      if key == "upgrade" then upgrades = true end
     end
+    -- The next hop would take off what is named here, a secret that is put on later included.
+    if upgrades then headers:replace("connection", "upgrade") end
   end
   for _, key in ipairs(HOP_BY_HOP) do headers:remove(key) end
 end

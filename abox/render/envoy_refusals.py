@@ -28,6 +28,7 @@ MARKED_REASONS = (
 
 _RBAC = "response.code_details.startsWith('rbac_access_denied')"
 _SWITCH = f"response.code_details == '{UPGRADE_FAILED}'"
+_NOT_INJECTED = "response.code_details == 'failed_to_inject_credential'"
 _TLS_FAILED = (
     "has(upstream.transport_failure_reason) && upstream.transport_failure_reason.contains('{}')"
 )
@@ -50,6 +51,7 @@ def _mappers() -> Iterator[Json]:
         yield _mapper({"header_filter": {"header": header}}, status, reason)
     yield _mapper(_expression(_SWITCH), FORBIDDEN, Reason.SWITCH)
     yield _mapper(_expression(_RBAC), FORBIDDEN, Reason.SPECIAL_ADDRESS)
+    yield _mapper(_expression(_NOT_INJECTED), BAD_GATEWAY, Reason.SECRET_MISSING)
     for text, reason in TLS_FAILURES.items():
         yield _mapper(_expression(_TLS_FAILED.format(text)), BAD_GATEWAY, reason)
     yield _mapper(_flags("DF"), BAD_GATEWAY, Reason.UPSTREAM_NAME)
@@ -129,6 +131,7 @@ _REMEDIES = {
     Reason.SPECIAL_ADDRESS: "on the host, if wanted: add the network to allow_private_cidrs",
     Reason.UPSTREAM_CERTIFICATE: "on the host, if it is yours: add its authority to trusted_cas",
     Reason.CLIENT_CERTIFICATE: "do without: a client's certificate doesn't pass interception",
+    Reason.SECRET_MISSING: "on the host: pulumi up, which hands the gateway its secrets again",
     Reason.UPSTREAM_NAME: "check the name, and upstream_dns on the host",
     # Over TLS 1.3 an origin that misses a client's certificate just closes the connection.
     Reason.UPSTREAM_UNREACHABLE: (

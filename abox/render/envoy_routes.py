@@ -26,6 +26,7 @@ from abox.allowlist import (
     Way,
 )
 from abox.entries import WILDCARD
+from abox.injection import Injection
 from abox.name_shape import RESERVED_SUFFIXES, WILDCARD_NAME_MAX
 from abox.names import hosts_covering_all_of, in_authority
 from abox.render.addresses import refused_networks
@@ -65,6 +66,11 @@ JUDGED = "yes"
 
 HEALTH_BODY = "ok\n"
 
+Digests = Mapping[str, str]
+"""Digests of the values that entries inject, by the secrets' names."""
+
+NO_DIGESTS: Digests = {}
+
 
 class Side(StrEnum):
     """Which listener the routes are for."""
@@ -75,15 +81,16 @@ class Side(StrEnum):
     """Tunnels that aren't intercepted, at their last step."""
 
 
-def render_routes(policy: Policy | None, side: Side) -> str:
+def render_routes(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> str:
     """The route configuration as a discovery response in JSON, one line.
 
     Args:
         policy: None before the first policy: everything but the health name is denied.
         side: the listener that it is for.
+        digests: of the values that entries inject, by the secrets' names.
     Returns: text whose ``version_info`` is the SHA-256 of the configuration.
     """
-    config = route_configuration(policy, side)
+    config = route_configuration(policy, side, digests)
     text = json.dumps(config, separators=(",", ":"), sort_keys=True)
     response = {
         "version_info": hashlib.sha256(text.encode()).hexdigest(),
@@ -95,12 +102,12 @@ def render_routes(policy: Policy | None, side: Side) -> str:
 ROUTE_TYPE = "envoy.config.route.v3.RouteConfiguration"
 
 
-def route_configuration(policy: Policy | None, side: Side) -> Json:
+def route_configuration(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> Json:
     """The route configuration of one side."""
     cidrs = policy.allow_private_cidrs if policy else ()
     return {
         "name": side.value,
-        "virtual_hosts": list(_virtual_hosts(policy, side)),
+        "virtual_hosts": list(_virtual_hosts(policy, side, digests)),
         "request_headers_to_remove": [*PRIVATE_HEADERS, *_ADDED_BY_ENVOY],
         "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
         "ignore_port_in_host_matching": True,
@@ -111,26 +118,28 @@ _ADDED_BY_ENVOY = ("x-forwarded-proto", "x-envoy-external-address")
 """Fields that Envoy adds by itself; the second holds the agent's address."""
 
 
-def _virtual_hosts(policy: Policy | None, side: Side) -> Iterator[Json]:
+def _virtual_hosts(policy: Policy | None, side: Side, digests: Digests) -> Iterator[Json]:
     yield _virtual_host("health", [HEALTH_NAME], _health_routes(side))
     names = [host for suffix in RESERVED_SUFFIXES for host in (suffix, f"*.{suffix}")]
     yield _virtual_host("reserved", names, _deny_all(Reason.RESERVED_NAME))
     if policy is None:
         yield _virtual_host("rest", ["*"], _deny_all(Reason.NO_POLICY))
         return
-    for routes, hosts in _grouped(policy, side):
+    for routes, hosts in _grouped(policy, side, digests):
         yield _virtual_host(hosts[0], hosts, routes)
     yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side)))
 
 
-def _grouped(policy: Policy, side: Side) -> Iterator[tuple[list[Json], list[str]]]:
+def _grouped(
+    policy: Policy, side: Side, digests: Digests
+) -> Iterator[tuple[list[Json], list[str]]]:
     """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
     groups: dict[str, tuple[list[Json], list[str]]] = {}
     by_host: dict[str, list[Entry]] = {}
-    for entry in policy.entries:
+    for entry in policy.in_order:
         by_host.setdefault(entry.host, []).append(entry)
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
-        routes = list(_host_routes(policy, by_host, host, side))
+        routes = list(_host_routes(policy, by_host, host, side, digests))
         key = json.dumps(routes)
         groups.setdefault(key, (routes, []))[1].append(in_authority(host))
     yield from groups.values()
@@ -145,7 +154,11 @@ def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Js
 
 
 def _host_routes(
-    policy: Policy, by_host: Mapping[str, Sequence[Entry]], host: str, side: Side
+    policy: Policy,
+    by_host: Mapping[str, Sequence[Entry]],
+    host: str,
+    side: Side,
+    digests: Digests,
 ) -> Iterator[Json]:
     denied = policy.denial_among(hosts_covering_all_of(host))
     if denied:
@@ -157,7 +170,7 @@ def _host_routes(
     elif len(host) > WILDCARD_NAME_MAX:
         entries = [entry for entry in entries if not entry.is_wildcard]
     for entry in entries:
-        yield from _allow_routes(policy, entry, side)
+        yield from _allow_routes(policy, entry, side, digests)
     if policy.mode is Mode.PASSIVE and not _is_address(host):
         yield from _routes_to_origin(side, [], policy.usual_way, rule=RULE_PASSIVE)
     yield from _near_misses(entries)
@@ -185,15 +198,38 @@ def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
     yield from _deny_all(Reason.ADDRESS_LITERAL)
 
 
-def _allow_routes(policy: Policy, entry: Entry, side: Side) -> Iterator[Json]:
-    limits, way = _limits(entry), policy.way_of(entry)
-    if not entry.paths:
-        yield from _routes_to_origin(side, limits, way, rule=_rule(entry))
-    elif side is Side.OUTER:
-        yield from _connect_routes(side, limits[:1], way, rule=_rule(entry))
-    for pattern in entry.patterns if entry.paths else ():
+def _allow_routes(policy: Policy, entry: Entry, side: Side, digests: Digests) -> Iterator[Json]:
+    way = policy.way_of(entry)
+    if not entry.paths and not entry.inject:
+        yield from _routes_to_origin(side, _limits(entry), way, rule=_rule(entry))
+        return
+    if side is Side.OUTER:
+        yield from _connect_routes(side, _limits(entry)[:1], way, rule=_rule(entry))
+    if side is Side.OUTER and entry.inject:  # never in the clear
+        return
+    suffix = injection_suffix(entry.inject, digests)
+    for limits in _request_limits(entry):
+        yield from _request_routes(side, limits, rule=_rule(entry), suffix=suffix)
+
+
+def _request_limits(entry: Entry) -> Iterator[list[Json]]:
+    """Matchers for a request inside what an entry allows, once for each path pattern."""
+    for pattern in entry.patterns:
         path = {"name": PATH, "string_match": {"safe_regex": {"regex": pattern.regex}}}
-        yield from _request_routes(side, [*limits, path], rule=_rule(entry))
+        yield [*_limits(entry), path]
+    if not entry.paths:
+        yield _limits(entry)
+
+
+def injection_suffix(inject: Sequence[Injection], digests: Digests) -> str:
+    """End of the name of the clusters that put these secrets on requests; empty for none.
+
+    Other values are other clusters, so what is put on a request changes together with the route.
+    """
+    if not inject:
+        return ""
+    parts = [[one.key, one.secret, digests[one.secret]] for one in inject]
+    return f"/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
 def _rule(entry: Entry) -> str | None:
@@ -204,6 +240,10 @@ def _rule(entry: Entry) -> str | None:
 
 def _near_misses(entries: Sequence[Entry]) -> Iterator[Json]:
     """Denials that say which part of the entries was missed, in the order of the verdict."""
+    for entry in entries:
+        for limits in _request_limits(entry) if entry.inject else ():
+            clear = {"prefix": "", "headers": limits}
+            yield _deny(clear, Reason.TLS_REQUIRED, rule=_rule(entry))
     for entry in entries:
         if entry.paths:
             limits = _limits(entry)
@@ -266,7 +306,9 @@ def _judged(match: Json) -> Json:
     return {**match, "filter_state": [{"key": JUDGED_STATE, "string_match": {"exact": JUDGED}}]}
 
 
-def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> Iterator[Json]:
+def _request_routes(
+    side: Side, limits: Sequence[Json], *, rule: str | None, suffix: str = ""
+) -> Iterator[Json]:
     if side is Side.OUTER:
         match: Json = {"prefix": "/", "headers": [_exact(MARK, KIND_HTTP), *limits]}
         yield _route(_judged(match), route=_to(GATE), rule=rule, dials=False)
@@ -274,8 +316,9 @@ def _request_routes(side: Side, limits: Sequence[Json], *, rule: str | None) -> 
     elif side is Side.INNER:
         headers = [_exact(MARK, KIND_TLS), *limits]
         upgrade = {"prefix": "/", "headers": [*headers, {"name": "upgrade", "present_match": True}]}
-        yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1), rule=rule)
-        yield _route({"prefix": "/", "headers": headers}, route=_to(CLUSTER_TLS), rule=rule)
+        yield _route(upgrade, route=_to(CLUSTER_TLS_HTTP1 + suffix), rule=rule)
+        plain = {"prefix": "/", "headers": headers}
+        yield _route(plain, route=_to(CLUSTER_TLS + suffix), rule=rule)
 
 
 def _to(cluster: str) -> Json:

@@ -21,6 +21,8 @@ PROXY_SPOOL = f"{SPOOL_DIR}/proxy/requests"
 """Read by control's collector, which gives the space back."""
 
 SDS_SOCKET = f"{RUN_DIR}/sds/sds.sock"
+VALUES_SOCKET = f"{RUN_DIR}/sds/values.sock"
+"""Where control hands out values; apart from certificates, whose names the agent chooses."""
 ENVOY_ADMIN_SOCKET = f"{RUN_DIR}/envoy/admin.sock"
 KEY_LOG_FILE = "/tmp/tls-keys"  # noqa: S108  # in the proxy's own memory
 """Where Envoy writes TLS keys: a link to the null device, except while somebody reads them."""
@@ -35,6 +37,11 @@ ROUTES_FILES = {
 
 GATE_FILE = f"{POLICY_DIR}/gate.json"
 """The listener whose filter chains are closed when a policy takes something away."""
+CLUSTERS_FILE = f"{POLICY_DIR}/clusters.json"
+"""Clusters whose requests carry secrets; the values are not in it."""
+
+VALUES_DIR = f"{CA_DIR}/secrets"
+"""Values of secrets, which control hands to the proxy: nobody else mounts the folder."""
 
 UPSTREAM_AUTHORITIES_FILE = f"{POLICY_DIR}/upstream-authorities.json"
 """Public roots and the stack's ``trusted_cas``: origins are verified against them."""

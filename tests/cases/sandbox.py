@@ -331,6 +331,7 @@ class Sandbox:
             },
             "ca": self.authority,
             "trusted_cas": list(parsed.trusted_cas),
+            "secrets": {},
         }
 
     def _resource(self, kind: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_every_rule_has_passing_and_failing_examples(module: str) -> None:
     assert len(kinds) == 1
 
 
-ADVISORY = {"vm_template"}
+ADVISORY = {"vm_template", "wildcard_secret"}
 """Rules that only warn; every other one stops a preview."""
 
 

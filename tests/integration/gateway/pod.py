@@ -112,6 +112,7 @@ class GatewayPod:
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
         unless_live: bool = False,
+        secrets: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
         """Make a policy live; the answer of ``abox-gateway apply``.
@@ -119,13 +120,16 @@ class GatewayPod:
         With ``unless_live`` nothing is done where this very document was the last to be applied.
         """
         policy = parse_policy(list(allow), **settings).to_document()
-        return self.apply_document(policy, upstream_dns, trusted_cas, unless_live=unless_live)
+        return self.apply_document(
+            policy, upstream_dns, trusted_cas, secrets, unless_live=unless_live
+        )
 
     def apply_document(
         self,
         policy: Mapping[str, Any],
         upstream_dns: Sequence[str] = (UPSTREAM_DNS,),
         trusted_cas: Sequence[str] = (),
+        secrets: Mapping[str, str] | None = None,
         *,
         unless_live: bool = False,
     ) -> dict[str, Any]:
@@ -141,6 +145,7 @@ class GatewayPod:
             },
             "ca": {"certificate": certificate, "key": key},
             "trusted_cas": list(trusted_cas),
+            "secrets": dict(secrets or {}),
         }
         text = json.dumps(document)
         if unless_live and text == self.in_force:

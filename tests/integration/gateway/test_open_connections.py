@@ -198,6 +198,29 @@ def test_live_11_an_answer_that_ends_with_its_connection_arrives_whole(
             stream.close()
 
 
+def test_live_12_another_injection_closes_what_was_sent_without_it(
+    gateway: Gateway, client: Client
+):
+    name, other = "wss.gone.test", "wss.kept.test"
+    keyed = {"host": name, "inject": {"header": "Authorization", "secret": "key"}}
+
+    def apply(*allow: object, value: str = "first") -> None:
+        secrets = {"key": value} if keyed in allow else {}
+        gateway.apply([*allow, other], secrets=secrets)
+
+    apply(name)
+    plain, kept = client.open(name, KINDS["wss"]), client.open(other, KINDS["wss"])
+    apply(keyed)
+    assert plain.ends_within(CLOSED_S)
+    injected = client.open(name, KINDS["wss"])
+    apply(keyed, value="second")
+    apply(keyed, "other.test", value="second")
+    assert injected.works()
+    apply(name)
+    assert injected.ends_within(CLOSED_S)
+    assert kept.works()
+
+
 def test_tls_6_an_entry_passes_tls_unseen_and_is_judged_by_its_names_and_address(gateway: Gateway):
     passed = [{"host": host, "tls": "passthrough"} for host in ("pin.wild.test", "in.wild.test")]
     wide = {"host": "*.pin.test", "tls": "passthrough"}

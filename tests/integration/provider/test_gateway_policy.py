@@ -56,6 +56,7 @@ def inputs(control):
         "trusted_cas": [],
         "ca_certificate": authority.certificate,
         "ca_key": authority.key,
+        "secrets": {},
     }
 
 

@@ -32,7 +32,18 @@ _limited = st.fixed_dictionaries(
 _passed = st.fixed_dictionaries(
     {"host": st.sampled_from(HOSTS), "tls": st.just("passthrough"), "ports": _listed([*PORTS])}
 )
-_entries = st.lists(st.one_of(st.sampled_from(HOSTS), _limited, _passed), max_size=4)
+_keyed = st.fixed_dictionaries(
+    {
+        "host": st.sampled_from(HOSTS),
+        "inject": st.sampled_from([{"header": "X-Key", "secret": name} for name in ("a", "b")]),
+    },
+    optional={
+        "ports": _listed([443, 8080]),
+        "methods": _listed(["GET", "POST"]),
+        "paths": _listed([*PATTERNS]),
+    },
+)
+_entries = st.lists(st.one_of(st.sampled_from(HOSTS), _limited, _passed, _keyed), max_size=4)
 _denied = st.lists(
     st.sampled_from(["a.wild.test", "*.b.wild.test", "allowed.test", "*.wild.test"]), max_size=2
 )

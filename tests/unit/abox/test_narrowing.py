@@ -37,13 +37,20 @@ def allows(policy: Policy, request: Request) -> bool:
     return isinstance(verdict(policy, request), Allow)
 
 
+def added(policy: Policy, request: Request) -> object:
+    """What is put on a request."""
+    judged = verdict(policy, request)
+    return judged.inject if isinstance(judged, Allow) else None
+
+
 def loses(old: Policy, new: Policy, name: str, port: int) -> bool:
-    """Whether a request to a name is refused that was allowed, or TLS passes another way."""
+    """Whether a request to a name is refused that was allowed, or passes in another way."""
     if not allows(old, Request(name, port, method="CONNECT")):
         return False
     if old.way_to(name, port) is not new.way_to(name, port):
         return True
-    if any(allows(old, one) and not allows(new, one) for one in requests(name, port)):
+    asked = [one for one in requests(name, port) if allows(old, one)]
+    if any(not allows(new, one) or added(old, one) != added(new, one) for one in asked):
         return True
     return any(
         isinstance(judge_address(old, one), Allow)
@@ -53,6 +60,8 @@ def loses(old: Policy, new: Policy, name: str, port: int) -> bool:
 
 
 WIDE = parse_policy(["*.wild.test"])
+KEY: dict[str, object] = {"header": "Authorization", "secret": "a"}
+KEYED = {"host": "allowed.test", "inject": KEY}
 
 
 @settings(max_examples=150)
@@ -60,11 +69,16 @@ WIDE = parse_policy(["*.wild.test"])
 @example(WIDE, parse_policy(["*.wild.test"], ["a.wild.test"]))
 @example(WIDE, parse_policy(["*.wild.test", "allowed.test"]))
 @example(parse_policy([], mode="passive"), WIDE)
+@example(parse_policy([KEYED]), parse_policy([{**KEYED, "paths": ["/v1/*"]}, "allowed.test"]))
+@example(parse_policy([KEYED, "allowed.test"]), parse_policy([KEYED]))
 def test_a_change_is_narrower_where_and_only_where_a_request_is_refused_now(old, new):
     found = set(narrowings(old, new, EVERYWHERE))
     for (host, name), port in product(NAMES.items(), (*PORTS, OTHER_PORT)):
         place = Narrowing(host, None if port == OTHER_PORT else port)
-        assert (place in found) == loses(old, new, name, port), (host, port)
+        lost = loses(old, new, name, port)
+        # Where secrets are put on requests, entries are compared instead of what they match.
+        exact = not (old.secret_names or new.secret_names)
+        assert (place in found) == lost or (place in found and not exact), (host, port)
 
 
 @settings(max_examples=100)
@@ -103,6 +117,41 @@ def changed(old: dict[str, object], new: dict[str, object]) -> bool:
 )  # fmt: skip
 def test_a_limit_narrows_and_lifting_it_does_not(old, new, narrower):
     assert changed(old, new) == narrower
+
+
+IN_TLS: dict[str, object] = {"ports": [443]}
+WITH_KEY = {**IN_TLS, "inject": KEY}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "narrower"),
+    [
+        (IN_TLS, WITH_KEY, True),
+        (WITH_KEY, IN_TLS, True),
+        (WITH_KEY, {**WITH_KEY, "inject": {**KEY, "secret": "b"}}, True),
+        (WITH_KEY, {**WITH_KEY, "inject": {**KEY, "header": "Cookie"}}, True),
+        (WITH_KEY, {**WITH_KEY, "inject": [KEY, {"header": "Cookie", "secret": "b"}]}, True),
+        (WITH_KEY, {**WITH_KEY, "paths": ["/v1/*"]}, True),
+        ({**WITH_KEY, "paths": ["/v1/*"]}, WITH_KEY, True),  # an agent's own header is replaced
+        (WITH_KEY, {**WITH_KEY, "inject": [KEY]}, False),
+        (WITH_KEY, {**WITH_KEY, "ports": [443, 8443]}, False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_another_injection_narrows_whether_it_comes_goes_or_changes(old, new, narrower):
+    assert changed(old, new) == narrower
+
+
+def test_an_injection_closes_its_own_port_and_what_it_takes_from_requests_in_the_clear():
+    plain: dict[str, object] = {"host": "a.test", "ports": [80, 443, 8080]}
+    keyed = {"host": "a.test", "ports": [443, 8080], "inject": KEY}
+
+    def narrowed(old: list[object], new: list[object]) -> set[int | None]:
+        return {one.port for one in narrowings(parse_policy(old), parse_policy(new), Places())}
+
+    assert narrowed([plain], [keyed, plain]) == {443, 8080}
+    assert narrowed([keyed, plain], [keyed]) == {80, 443, 8080}
+    assert narrowed([keyed], [keyed, plain]) == set()
 
 
 SEGMENTS = ["v1", "v2", "x", "a", "b", "q", ""]

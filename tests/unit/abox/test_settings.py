@@ -282,10 +282,45 @@ def test_no_secret_is_repeated_in_an_error() -> None:
         assert secret not in text
 
 
-def test_secrets_that_nothing_uses_are_refused_by_name_only() -> None:
+INJECTING = {
+    "allow": [{"host": "a.test", "inject": {"header": "Authorization", "secret": "api_key"}}]
+}
+
+
+def test_only_values_that_the_policy_injects_are_kept() -> None:
+    settings = parse_settings("project-a", INJECTING, {"api_key": "s3cr3t", "spare": "0ther"})
+    assert {name: value.reveal() for name, value in settings.secrets.items()} == {
+        "api_key": "s3cr3t"
+    }
+    assert "s3cr3t" not in repr(settings)
+
+
+def test_settings_with_secrets_can_be_judged_without_the_values() -> None:
+    assert not parse_settings("project-a", INJECTING).secrets
+    assert not parse_settings("project-a", INJECTING, secret_names=["api_key"]).secrets
+    lacking: list[dict[str, Any]] = [
+        {"secrets": {}}, {"secret_names": []}, {"secrets": {"other": "s3cr3t"}}
+    ]  # fmt: skip
+    for missing in lacking:
+        with pytest.raises(AboxErrors, match="api_key") as caught:
+            parse_settings("project-a", INJECTING, **missing)
+        assert "pulumi config set --secret --path abox:secrets.api_key" in str(caught.value)
+
+
+def test_secrets_that_can_be_read_in_the_file_are_refused_by_name_only() -> None:
     with pytest.raises(AboxErrors) as caught:
-        parse_settings("project-a", {}, {"api_key": "s3cr3t"})
-    assert "api_key" in str(caught.value)
+        parse_settings("project-a", {}, {"api_key": "s3cr3t"}, secrets_encrypted=False)
+    assert "abox:secrets: api_key is refused" in caught.value.what
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_what_is_wrong_with_secrets_entries_and_the_rest_is_told_in_one_run() -> None:
+    with pytest.raises(AboxErrors) as caught:
+        parse_settings("1", {**INJECTING, "proxy_port": 0}, {"other": "s3cr3t\n"})
+    places = [error.what for error in caught.value.errors]
+    for place in ("other", "proxy_port", "allow[0].inject.secret"):
+        assert any(place in what for what in places), places
+    assert len(places) == 4
     assert "s3cr3t" not in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.messages import SECRET_TYPE, Certificate, parse_request, render_response
+from gateway.messages import SECRET_TYPE, Certificate, Value, parse_request, render_response
 
 
 def message_classes() -> dict[str, Any]:
@@ -27,7 +27,8 @@ def message_classes() -> dict[str, Any]:
                      ("nonce", 5, "string"), ("removed", 6, "string*")],
         "Source": [("inline_bytes", 2, "bytes")],
         "Pair": [("chain", 1, "Source"), ("key", 2, "Source")],
-        "Secret": [("name", 1, "string"), ("pair", 2, "Pair")],
+        "Generic": [("value", 1, "Source")],
+        "Secret": [("name", 1, "string"), ("pair", 2, "Pair"), ("generic", 5, "Generic")],
     }  # fmt: skip
     kinds = {"string": 9, "bytes": 12, "int32": 5}
     for name, fields in shapes.items():
@@ -75,6 +76,15 @@ def test_a_response_is_what_the_library_reads(name, data, refused):
     secret = CLASSES["Secret"].FromString(resource.resource.value)
     assert secret.pair.chain.inline_bytes == data
     assert secret.pair.key.inline_bytes == data[::-1]
+
+
+@given(st.text("ab._", min_size=1, max_size=200), st.binary(max_size=9000))
+def test_a_value_is_what_the_library_reads(name, data):
+    found = CLASSES["Response"].FromString(render_response([(name, "v1", Value(data))], [], "9"))
+    (resource,) = found.resources
+    secret = CLASSES["Secret"].FromString(resource.resource.value)
+    assert (secret.name, secret.generic.value.inline_bytes) == (name, data)
+    assert not secret.HasField("pair")
 
 
 @given(st.binary(max_size=60))

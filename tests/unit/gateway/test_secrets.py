@@ -8,6 +8,7 @@ import pytest
 
 from gateway.authority import Authority
 from gateway.secrets import SecretService
+from gateway.serve import Certificates
 from tests.integration.gateway.authority import make_authority
 
 
@@ -37,26 +38,70 @@ async def talk(service: SecretService, *, then=lambda: None, answers: int) -> li
     return found
 
 
+def minting(name="allowed.test", authority=None) -> tuple[Certificates, SecretService]:
+    certificates = Certificates(lambda asked: asked == name, authority)
+    return certificates, SecretService(certificates.find, ready=authority is not None)
+
+
 def test_only_names_that_may_be_minted_get_a_certificate():
-    service = SecretService(may_mint=lambda name: name == "allowed.test")
-    service.replace_authority(authority())
+    _, service = minting(authority=authority())
     (answer,) = asyncio.run(talk(service, answers=1))
     assert answer.count(b"BEGIN PRIVATE KEY") == 1
     assert b"\x32\x09evil.test" in answer
 
 
+def replacing(certificates: Certificates, service: SecretService):
+    def replace() -> None:
+        certificates.authority = authority()
+        service.renew()
+
+    return replace
+
+
 def test_a_new_authority_renews_what_was_handed_out():
-    service = SecretService(may_mint=lambda name: name == "allowed.test")
-    service.replace_authority(authority())
-    again = authority()
-    first, second = asyncio.run(
-        talk(service, then=lambda: service.replace_authority(again), answers=2)
-    )
+    certificates, service = minting(authority=authority())
+    replace = replacing(certificates, service)
+    first, second = asyncio.run(talk(service, then=replace, answers=2))
     assert first.count(b"BEGIN CERTIFICATE") == second.count(b"BEGIN CERTIFICATE") == 2
     assert first != second
 
 
+def test_an_authority_that_is_replaced_while_an_answer_is_on_its_way_is_not_missed():
+    certificates, service = minting(authority=authority())
+
+    async def replaced_in_between() -> tuple[bytes, bytes]:
+        async def requests():
+            yield request("allowed.test")
+            await asyncio.sleep(60)
+
+        stream = service.stream(requests(), None)
+        first = await anext(stream)
+        replacing(certificates, service)()  # the stream stands at its answer, not at its wait
+        return first, await asyncio.wait_for(anext(stream), 5)
+
+    first, second = asyncio.run(replaced_in_between())
+    assert first != second
+    assert second.count(b"BEGIN CERTIFICATE") == 2
+
+
 def test_without_an_authority_nobody_is_answered():
-    service = SecretService(may_mint=lambda _name: True)
+    _, service = minting()
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(talk(service, answers=1), 0.3))
+
+
+def test_who_asked_before_there_was_an_authority_is_answered_then():
+    certificates, service = minting()
+
+    async def asked_early() -> bytes:
+        async def requests():
+            yield request("allowed.test")
+            await asyncio.sleep(60)
+
+        first = asyncio.ensure_future(anext(service.stream(requests(), None)))
+        await asyncio.sleep(0.05)
+        certificates.authority, service.ready = authority(), True
+        service.renew()
+        return await asyncio.wait_for(first, 5)
+
+    assert asyncio.run(asked_early()).count(b"BEGIN CERTIFICATE") == 2

@@ -15,6 +15,7 @@ import docker.errors
 
 from abox.allowlist import Policy, parse_policy
 from abox.render.nwfilter import FilterSpec, render_filter
+from abox.secrets import combined_hash, digests, parse_secrets
 from provider import host
 from provider.bridge_filtering import WANTED, BridgeFiltering, BridgeFilteringResource
 from provider.certificate_authority import (
@@ -234,7 +235,9 @@ def gateway_policy(folder: Path) -> Sample:
     def answer(command: list[str], stdin: bytes) -> ExecResult:
         if command[-1] == "apply":
             document = json.loads(stdin)
-            live["policy_hash"] = Policy.from_document(document["policy"]).hash
+            found = digests(parse_secrets(document["secrets"], "secrets"), document["ca"]["key"])
+            policy = Policy.from_document(document["policy"])
+            live["policy_hash"] = combined_hash(policy.hash, found)
             live["ca_fingerprint"] = fingerprint(document["ca"]["certificate"])
             live["trust_sha256"] = "abc"
             return ExecResult(0, b'{"ok": true}\n', b"")
@@ -254,6 +257,7 @@ def gateway_policy(folder: Path) -> Sample:
             "trusted_cas": [],
             "ca_certificate": FIRST_CA.certificate,
             "ca_key": FIRST_CA.key,
+            "secrets": {},
         },
         {
             "container": "control2",
@@ -265,6 +269,7 @@ def gateway_policy(folder: Path) -> Sample:
             "trusted_cas": [SECOND_CA.certificate],
             "ca_certificate": SECOND_CA.certificate,
             "ca_key": SECOND_CA.key,
+            "secrets": {"api_key": "s3cr3t"},
         },
         {"live_hash": "", "live_ca": "0" * 64, "live_trust": "0" * 64},
         engine.calls,

@@ -236,11 +236,12 @@ def test_secrets_stay_secret_in_every_answer(sample):
         assert {key for key, value in answer.items() if value.is_secret} == kept
 
 
-def test_private_keys_are_secret():
+def test_private_keys_and_injected_values_are_secret():
     """Whoever adds a field with a key in it has to mark it."""
     for resource in resources().values():
+        names = {field.name for field in resource.fields}
         # What a guest is told holds its private host key.
-        keys = {f.name for f in resource.fields if f.name.endswith("key") or f.name == "user_data"}
+        keys = {n for n in names if n.endswith(("key", "secrets")) or n == "user_data"}
         assert keys == {field.name for field in resource.fields if field.secret}
     assert "key" in resources()["CertificateAuthority"].secret_outputs
     assert "private_key" in resources()["SshKey"].secret_outputs

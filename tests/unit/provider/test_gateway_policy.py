@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from abox.allowlist import parse_policy
 from abox.errors import AboxError, HostError
 from provider import gateway_policy
 from provider.engine import ExecResult
 from provider.gateway_policy import Gateway, Live
+from provider.resource import UNKNOWN
 from tests.unit.provider.samples import (
     FIRST_CA,
     SECOND_CA,
@@ -120,3 +122,42 @@ def test_document_that_is_no_policy_is_refused_at_check(tmp_path):
     broken = {**sample.inputs, "policy": {"allow": ["*"]}}
     (failure,) = sample.resource.problems(broken, {})
     assert failure.name == "policy"
+
+
+def injecting(sample, **values):
+    inject = {"header": "Authorization", "secret": "api_key"}
+    policy = parse_policy([{"host": "example.com", "inject": inject}])
+    return {**sample.inputs, "policy": policy.to_document(), "secrets": values}
+
+
+def test_another_value_is_another_hash_that_preview_knows(tmp_path):
+    sample = sample_of(tmp_path)
+    first, second = (injecting(sample, api_key=value) for value in ("s3cr3t", "0ther"))
+    _, state = sample.resource.create(first)
+    assert sample.resource.planned(first, None)["policy_hash"] == state["policy_hash"]
+    planned = sample.resource.planned(second, {**first, **state})
+    assert planned["policy_hash"] not in (UNKNOWN, state["policy_hash"])
+    assert (
+        sample.resource.update("p", {**first, **state}, second)["live_hash"]
+        == (planned["policy_hash"])
+    )
+    bare = parse_policy(["example.com"]).hash
+    assert bare not in (state["policy_hash"], planned["policy_hash"])
+
+
+def test_the_hash_of_values_waits_for_the_authority_that_keys_it(tmp_path):
+    sample = sample_of(tmp_path)
+    inputs = {**injecting(sample, api_key="s3cr3t"), "ca_key": UNKNOWN}
+    assert sample.resource.planned(inputs, None)["policy_hash"] == UNKNOWN
+    assert sample.resource.planned({**sample.inputs, "ca_key": UNKNOWN}, None)["policy_hash"] != (
+        UNKNOWN
+    )
+
+
+@pytest.mark.parametrize("values", [{}, {"other": "s3cr3t"}, {"api_key": "a", "other": "s3cr3t"}])
+def test_values_that_the_policy_does_not_inject_are_refused_at_check(tmp_path, values):
+    sample = sample_of(tmp_path)
+    (failure,) = sample.resource.problems(injecting(sample, **values), {})
+    assert failure.name == "secrets"
+    assert "s3cr3t" not in failure.reason
+    assert not list(sample.resource.problems(injecting(sample, api_key="s3cr3t"), {}))

@@ -14,6 +14,7 @@ from lupa import luajit21
 
 from abox.allowlist import Policy
 from abox.render.envoy_gate import GATE
+from abox.render.envoy_injection import injecting_clusters
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT
 from abox.render.envoy_routes import (
     JUDGED,
@@ -93,6 +94,8 @@ class Outcome:
 
     cluster: str = ""
     """The one behind the gate, if it passes there."""
+    secrets: tuple[str, ...] = ()
+    """Names of the secrets that are put on it."""
     reason: str = ""
     status: int = 0
 
@@ -103,9 +106,15 @@ class Proxy:
 
     policy: Policy | None
     tables: dict[Side, dict[str, Any]] = field(default_factory=dict)
+    injecting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Clusters that put secrets on requests, and the secrets' names."""
 
     def __post_init__(self) -> None:
-        self.tables = {side: route_configuration(self.policy, side) for side in Side}
+        names = self.policy.secret_names if self.policy else ()
+        digests = {name: name.encode().hex() for name in names}
+        self.tables = {side: route_configuration(self.policy, side, digests) for side in Side}
+        clusters = injecting_clusters(self.policy, digests)
+        self.injecting = {cluster["name"]: _secrets_of(cluster) for cluster in clusters}
 
     def plain(self, authority: str, method: str = "GET", path: str = "/") -> Outcome:
         """An absolute-form request, or a CONNECT."""
@@ -127,7 +136,7 @@ class Proxy:
         first = self._first(side, headers, {})
         way = first.get("metadata", {}).get("filter_metadata", {}).get(METADATA, {}).get(WAY)
         if way is None:
-            return _outcome(first, headers["x-abox-judged"])
+            return self._outcome(first, headers["x-abox-judged"])
         last = self._first(side, headers, {JUDGED_STATE: JUDGED})
         assert last["route"]["cluster"] == GATE, "what was judged leaves through the gate"
         return Outcome(cluster=way)
@@ -136,6 +145,19 @@ class Proxy:
         routes = self._virtual_host(side, headers[":authority"])["routes"]
         found = (route for route in routes if _matches(route["match"], headers, states))
         return next(found, {})
+
+    def _outcome(self, route: dict[str, Any], reason: str) -> Outcome:
+        if not route:
+            return Outcome(reason="no route", status=404)
+        if "route" in route:
+            cluster = str(route["route"]["cluster"])
+            secrets = self.injecting[cluster] if "/" in cluster else ()
+            return Outcome(cluster=cluster, secrets=secrets)
+        if route["direct_response"]["status"] == 200:
+            return Outcome(status=200)
+        told = route["metadata"]["filter_metadata"][METADATA]["reason"]
+        marked = reason not in ("http", "connect", "tls")
+        return Outcome(reason=reason if marked else told, status=403)
 
     def _virtual_host(self, side: Side, authority: str) -> dict[str, Any]:
         name = re.sub(r":\d*$", "", authority).lower()
@@ -149,16 +171,12 @@ class Proxy:
         return dict(by_domain[max(suffixes, key=len) if suffixes else "*"])
 
 
-def _outcome(route: dict[str, Any], reason: str) -> Outcome:
-    if not route:
-        return Outcome(reason="no route", status=404)
-    if "route" in route:
-        return Outcome(cluster=route["route"]["cluster"])
-    if route["direct_response"]["status"] == 200:
-        return Outcome(status=200)
-    told = route["metadata"]["filter_metadata"][METADATA]["reason"]
-    marked = reason not in ("http", "connect", "tls")
-    return Outcome(reason=reason if marked else told, status=403)
+def _secrets_of(cluster: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the secrets that a cluster's filters put on."""
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    filters = [one["typed_config"] for one in options["http_filters"]]
+    injectors = [one["credential"]["typed_config"] for one in filters if "credential" in one]
+    return tuple(one["credential"]["name"].split(".")[0] for one in injectors)
 
 
 def _matches(match: dict[str, Any], headers: dict[str, str], states: dict[str, str]) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from abox.allowlist import Allow, Deny, Policy, Reason, Request, parse_policy, verdict
+from abox.errors import AboxErrors
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT, PRIVATE_HEADERS
 from abox.render.envoy_routes import (
     CLUSTER_RESOLVE,
@@ -36,31 +37,43 @@ HOSTS = [
 PATHS = ["/", "/v1/", "/v1/x", "/v1/../v2", "/v2/x", "/v1%2fx", "/v1/%2e%2e/v2/x", "/v1//x", "//"]
 
 ENTRY_HOSTS = ["wild.test", LONG, "*.wild.test", "allowed.test", "api.wild.test", "*.no.wild.test"]
+ports = st.lists(st.sampled_from([80, 443, 8080]), min_size=1, unique=True)
+limits = {
+    "methods": st.lists(st.sampled_from(["GET", "POST"]), min_size=1, unique=True),
+    "paths": st.lists(st.sampled_from(["/v1/*", "/v2/x", "/"]), min_size=1, unique=True),
+}
 entries = st.lists(
     st.one_of(
         st.sampled_from([*ENTRY_HOSTS, "198.51.100.10", "2001:db8::10"]),
         st.fixed_dictionaries(
-            {"host": st.sampled_from(ENTRY_HOSTS)},
-            optional={
-                "ports": st.lists(st.sampled_from([80, 443, 8080]), min_size=1, unique=True),
-                "methods": st.lists(st.sampled_from(["GET", "POST"]), min_size=1, unique=True),
-                "paths": st.lists(
-                    st.sampled_from(["/v1/*", "/v2/x", "/"]), min_size=1, unique=True
+            {"host": st.sampled_from(ENTRY_HOSTS)}, optional={"ports": ports, **limits}
+        ),
+        st.fixed_dictionaries(
+            {
+                "host": st.sampled_from(ENTRY_HOSTS),
+                "inject": st.sampled_from(
+                    [{"header": "Authorization", "secret": s} for s in ("one", "two")]
                 ),
             },
+            optional={"ports": st.sampled_from([[443], [8080], [443, 8080]]), **limits},
         ),
     ),
     max_size=5,
 )
 denied = st.lists(st.sampled_from(["no.wild.test", "*.no.wild.test", "allowed.test"]), max_size=2)
-policies = st.builds(
-    lambda allow, deny, mode: parse_policy(
-        allow, deny, mode=mode, allow_private_cidrs=["198.51.100.0/24", "2001:db8::/32"]
-    ),
-    entries,
-    denied,
-    st.sampled_from(["active", "passive"]),
-)
+
+
+def parse_or_none(allow: list[object], deny: list[str], mode: str) -> Policy | None:
+    """The policy; None if an injection in it could never happen."""
+    cidrs = ["198.51.100.0/24", "2001:db8::/32"]
+    try:
+        return parse_policy(allow, deny, mode=mode, allow_private_cidrs=cidrs)
+    except AboxErrors:
+        return None
+
+
+modes = st.sampled_from(["active", "passive"])
+policies = st.builds(parse_or_none, entries, denied, modes).filter(lambda policy: policy)
 SOME = parse_policy(["allowed.test", {"host": "*.wild.test", "paths": ["/v1/*"]}], ["no.wild.test"])
 
 LOOSE = {Reason.SPECIAL_ADDRESS, Reason.ADDRESS_LITERAL, Reason.MALFORMED_NAME}
@@ -71,6 +84,7 @@ def agree(policy: Policy, request: Request, found) -> None:
     wanted = verdict(policy, request)
     if isinstance(wanted, Allow):
         assert found.cluster or found.status == 200, (wanted, found)
+        assert found.secrets == tuple(one.secret for one in wanted.inject)
         return
     assert found.status == 403, (wanted, found)
     if wanted.reason in LOOSE:
