@@ -16,7 +16,12 @@ from abox.addresses import (
     never_allowed,
     parse_any_literal,
 )
-from abox.injection import DEFAULT_INJECTION_PORTS, Injection, parse_injections
+from abox.injection import (
+    DEFAULT_INJECTION_PORTS,
+    ECHOING_METHODS,
+    Injection,
+    parse_injections,
+)
 from abox.names import (
     MalformedNameError,
     hosts_covering_all_of,
@@ -98,6 +103,8 @@ class Entry:
 
     def allows_method(self, method: str) -> bool:
         """Whether a request with this method passes."""
+        if self.inject and re.fullmatch(ECHOING_METHODS, method):
+            return False
         return not self.methods or method in self.methods
 
     def allows_path(self, normalised: str) -> bool:
@@ -221,6 +228,7 @@ def _parse_entry(item: object, around: Around) -> Entry:
         inject = refusals.attempt(lambda: parse_injections(item["inject"], around.secret_names))
         refusals.attempt(lambda: _check_injectable(parsed_host or "", tls, around))
         refusals.attempt(lambda: _check_no_plain_port(ports or ()))
+        refusals.attempt(lambda: _check_no_echo(methods or ()))
     refusals.raise_all()
     return Entry(
         host=parsed_host or "",
@@ -295,6 +303,17 @@ def _check_no_plain_port(ports: Sequence[int]) -> None:
             f"leave port {PLAIN_PORT} out, or give it to an entry without inject",
             key=".ports",
             value=list(ports),
+        )
+
+
+def _check_no_echo(methods: Sequence[str]) -> None:
+    """Refuse methods that would show the secret to the agent."""
+    if any(re.fullmatch(ECHOING_METHODS, method) for method in methods):
+        raise RefusedError(
+            "TRACE has the origin repeat the request, and the secret with it",
+            "leave TRACE out, or give it to an entry without inject",
+            key=".methods",
+            value=list(methods),
         )
 
 

@@ -27,6 +27,10 @@ DEFAULT_INJECTION_PORTS = (443,)
 HEADERS_MAX = 8
 """Headers that one entry may inject."""
 
+ECHOING_METHODS = "(?i)trac[ek]"
+"""Methods that ask an origin to repeat the request to the agent (RFC 9110, 9.3.8), as a regular
+expression: they get no secret."""
+
 FORBIDDEN_HEADERS = frozenset(
     {
         "connection",
@@ -69,8 +73,8 @@ class Injection:
 
     @property
     def spellings(self) -> str:
-        """All of that as a regular expression on a name in lower case."""
-        return "[-_]".join(map(re.escape, self.key.split("-")))
+        """All of that as a regular expression on a name in lower case; some read '.' as '_' too."""
+        return "[^a-z0-9]".join(map(re.escape, self.key.split("-")))
 
     def to_document(self) -> dict[str, str]:
         """The injection as a JSON object."""

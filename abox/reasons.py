@@ -87,5 +87,8 @@ second in TLS 1.2 and the third in TLS 1.3."""
 UPGRADE_FAILED = "upgrade_failed"
 """Details of a request for a protocol that no rule passes on."""
 
+NOT_INJECTED = "failed_to_inject_credential"
+"""Details of a request whose secret the gateway lacks."""
+
 HEAD_TOO_LARGE = 431
 """Status of a request whose head is too large."""

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from abox.name_table import Judged
-from abox.reasons import HEAD_TOO_LARGE, TLS_FAILURES, UPGRADE_FAILED, Reason
+from abox.reasons import HEAD_TOO_LARGE, NOT_INJECTED, TLS_FAILURES, UPGRADE_FAILED, Reason
 from abox.verdict_log import (
     METHOD_CHARS,
     PATH_CHARS,
@@ -159,7 +159,7 @@ def read_request(fields: Fields, sandbox: str, judge: Judge) -> RequestVerdict |
         rule=rule or None,
         port=number(fields.get("port")) or None,
         method=_text(fields.get("method")) or None,
-        path=_text(fields.get("path")) or None,
+        path=_path(fields) or None,
         protocol=_text(fields.get("protocol")) or None,
         status=number(fields.get("status")),
         address=None if inside else address or None,
@@ -186,6 +186,8 @@ def _reason(fields: Fields, *, denied: bool) -> str | None:
     details = _text(fields.get("details"))
     if details == FROM_ORIGIN or number(fields.get("status")) < 500:
         return None
+    if details == NOT_INJECTED:
+        return Reason.SECRET_MISSING.value
     failure = _text(fields.get("tls_failure"))
     for text, reason in TLS_FAILURES.items():
         if text in failure:
@@ -223,6 +225,11 @@ def number(value: object) -> int:
 def _text(value: object) -> str:
     """A field as text; absent fields of Envoy are null."""
     return value if isinstance(value, str) else ""
+
+
+def _path(fields: Fields) -> str:
+    """The path alone: Envoy leaves the query out, but not a fragment, where tokens stand too."""
+    return _text(fields.get("path")).partition("#")[0]
 
 
 # --- names: Unbound -------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abox.reasons import HEAD_TOO_LARGE, TLS_FAILURES, UPGRADE_FAILED, Reason
+from abox.reasons import HEAD_TOO_LARGE, NOT_INJECTED, TLS_FAILURES, UPGRADE_FAILED, Reason
 from abox.render.envoy_lua import MARK
 from abox.render.envoy_types import Json, any_of
 
@@ -28,7 +28,7 @@ MARKED_REASONS = (
 
 _RBAC = "response.code_details.startsWith('rbac_access_denied')"
 _SWITCH = f"response.code_details == '{UPGRADE_FAILED}'"
-_NOT_INJECTED = "response.code_details == 'failed_to_inject_credential'"
+_NOT_INJECTED = f"response.code_details == '{NOT_INJECTED}'"
 _TLS_FAILED = (
     "has(upstream.transport_failure_reason) && upstream.transport_failure_reason.contains('{}')"
 )

@@ -26,7 +26,7 @@ from abox.allowlist import (
     Way,
 )
 from abox.entries import WILDCARD
-from abox.injection import Injection
+from abox.injection import ECHOING_METHODS, Injection
 from abox.name_shape import RESERVED_SUFFIXES, WILDCARD_NAME_MAX
 from abox.names import hosts_covering_all_of, in_authority
 from abox.render.addresses import refused_networks
@@ -252,7 +252,7 @@ def _near_misses(entries: Sequence[Entry]) -> Iterator[Json]:
             yield _deny(ambiguous, Reason.AMBIGUOUS_PATH, rule=_rule(entry))
             yield _deny({"prefix": "", "headers": limits}, Reason.PATH, rule=_rule(entry))
     for entry in entries:
-        if entry.methods:
+        if entry.methods or entry.inject:
             port = _one_of(PORT, map(str, entry.ports))
             yield _deny({"prefix": "", "headers": [port]}, Reason.METHOD, rule=_rule(entry))
     yield from _deny_all(Reason.PORT if entries else Reason.NOT_ALLOWED)
@@ -263,6 +263,9 @@ def _limits(entry: Entry) -> list[Json]:
     limits = [_one_of(PORT, map(str, entry.ports))]
     if entry.methods:
         limits.append(_one_of(":method", entry.methods))
+    elif entry.inject:
+        echo = {"safe_regex": {"regex": ECHOING_METHODS}}
+        limits.append({"name": ":method", "string_match": echo, "invert_match": True})
     return limits
 
 

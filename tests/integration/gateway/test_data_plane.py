@@ -307,8 +307,10 @@ def test_secret_1_only_control_holds_the_authority_and_the_admin_sockets(gateway
 
 def test_secret_2_queries_and_control_characters_stay_out_of_the_log(gateway: Gateway):
     assert gateway.get("http://allowed.test/a?token=s3cr3t-4711")["status"] == 200
+    gateway.raw("GET http://allowed.test/b#s3cr3t-4711 HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
     gateway.raw("GET http://evil.test/a\x1b]0;x\x07 HTTP/1.1\r\nHost: evil.test\r\n\r\n")
     wait_for(lambda: {"allow", "deny"} <= {v.outcome for v in gateway.pod.requests_logged()})
+    wait_for(lambda: "/b" in {v.path for v in gateway.pod.requests_logged()})
     text = "".join(path.read_text() for path in gateway.pod.log_folder.iterdir())
     assert "s3cr3t-4711" not in text
     assert "\x1b" not in text

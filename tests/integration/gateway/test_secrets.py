@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 
 from tests import host
 from tests.integration.gateway.conftest import ALLOW, NAMES, Gateway
+from tests.integration.gateway.open_connections import ANSWER_S, tunnel
 from tests.integration.gateway.test_data_plane import reason, wait_for
 
 pytestmark = pytest.mark.integration
@@ -80,6 +84,45 @@ def test_secret_3_no_spelling_place_or_nomination_leaves_the_agent_s_own(gateway
     assert "agent" not in json.dumps(request)
 
 
+def test_secret_3_no_field_of_http_2_leaves_the_agent_s_own(keyed: Gateway):
+    proxy = (keyed.pod.gateway, keyed.pod.proxy_port)
+    sent = [("authorization", "agent-1"), ("x-kept", "1"), ("authorization", "agent-2")]
+    for trailers in ([], sent):
+        status = http2_status(proxy, "allowed.test", "/v1/x", sent, trailers)
+        (request,) = keyed.world.requests()
+        assert status == "200"
+        assert "agent-" not in json.dumps(request)
+        assert seen(keyed, "Authorization") == [[VALUE]]
+
+
+Fields = list[tuple[str, str]]
+
+
+def http2_status(
+    proxy: tuple[str, int], name: str, path: str, fields: Fields, trailers: Fields
+) -> str:
+    """Status of the answer to a POST in a tunnel."""
+    stream = tunnel(proxy, name, alpn="h2")
+    config = h2.config.H2Configuration(header_encoding="latin-1", validate_outbound_headers=False)
+    http2 = h2.connection.H2Connection(config)
+    http2.initiate_connection()
+    pseudo = [(":method", "POST"), (":scheme", "https"), (":authority", name), (":path", path)]
+    http2.send_headers(1, [*pseudo, *fields])
+    http2.send_data(1, b"ok", end_stream=not trailers)
+    if trailers:
+        http2.send_headers(1, trailers, end_stream=True)
+    stream.send(http2.data_to_send())
+    try:
+        while data := stream.recv(ANSWER_S):
+            for event in http2.receive_data(data):
+                if isinstance(event, h2.events.ResponseReceived):
+                    return {str(name): str(value) for name, value in event.headers}[":status"]
+            stream.send(http2.data_to_send())
+    finally:
+        stream.close()
+    return "closed"
+
+
 def test_secret_3_a_handshake_of_a_websocket_carries_it(keyed: Gateway):
     keyed.world.origin(
         at="198.51.100.30:443", speaks="websocket-echo", cert={"names": ["*.wild.test"]}
@@ -132,6 +175,23 @@ def test_secret_4_a_redirect_takes_it_nowhere(keyed: Gateway):
     assert seen(keyed, "Authorization") == [[VALUE]]
     assert keyed.get(dict(answer["headers"])["location"])["status"] == 200
     assert seen(keyed, "Authorization") == [[]]
+
+
+def test_secret_4_a_request_that_the_origin_would_repeat_to_the_agent_carries_none(
+    keyed: Gateway,
+):
+    raw = "TRACE /v1/x HTTP/1.1\r\nHost: allowed.test\r\nAuthorization: agent\r\n\r\n"
+    assert keyed.raw(raw, inside_tls="allowed.test:443")["status"] != 403
+    assert seen(keyed, "Authorization") in ([], [["agent"]])  # by the plain entry beside it
+    keyed.apply([KEYED], secrets=SECRETS_OF_KEYED)
+    answers = [keyed.raw(raw, inside_tls="allowed.test:443")]
+    for method in ("TRACE", "TRACK"):
+        asked = {"method": method, "http_version": "2"}
+        answers.append(keyed.get("https://allowed.test/v1/x", **asked))
+    told = [(answer["status"], reason(answer)) for answer in answers]
+    assert told == [(403, "method_not_allowed")] * 3
+    assert keyed.world.requests() == []
+    assert injected(keyed) == VALUE
 
 
 def test_secret_4_it_is_never_sent_in_the_clear(gateway: Gateway):
@@ -190,10 +250,32 @@ def test_secret_5_the_value_stands_nowhere_but_in_its_file_and_on_its_requests(k
     search = ["grep", "-rl", "s3cr3t-4711", "/var/lib/abox", "/run/abox", "/etc"]
     (found,) = pod.exec("control", *search, check=False).stdout.split()
     assert found.startswith("/var/lib/abox/ca/secrets/api_key.")
+    processes = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '"
+    for role in ("control", "proxy", "dns"):
+        told = pod.exec(role, "sh", "-c", processes, check=False).stdout
+        assert "PATH=" in told
+        assert "s3cr3t-4711" not in told
     for role in ("proxy", "dns"):
         assert pod.exec(role, *search, check=False).stdout == ""
     sockets = pod.exec("dns", "ls", "/run/abox/sds", check=False)
     assert sockets.stdout == ""
+
+
+def test_secret_5_a_failed_exchange_shows_nothing(gateway: Gateway):
+    said = {"down": "", "junk": "something else\r\n\r\n", "cut": "HTTP/1.1 2"}
+    addresses = {f"{label}.wild.test": f"198.51.100.{at}" for at, label in enumerate(said, 91)}
+    gateway.world.dns.set({name: [address] for name, address in addresses.items()})
+    for address, raw in zip(addresses.values(), said.values(), strict=True):
+        if raw:
+            gateway.world.origin(
+                at=f"{address}:443", speaks="https", answer={"raw": raw}, alpn=["http/1.1"]
+            )
+    gateway.apply([{"host": "*.wild.test", "inject": AUTHORIZATION}], secrets=SECRETS_OF_KEYED)
+    for name in addresses:
+        for version in ("1.1", "2"):
+            answer = gateway.get(f"https://{name}/", http_version=version)
+            assert answer["status"] in (502, 503, 504), (name, answer)
+            assert "s3cr3t-4711" not in json.dumps(answer)
 
 
 CONTROL_PYTHON = ("PYTHONPATH=/opt/abox/lib", "/opt/abox/venv/bin/python3")
@@ -292,6 +374,7 @@ def test_secret_6_without_its_value_a_request_is_refused(keyed: Gateway):
     keyed.world.clear_records()
     answer = keyed.get("https://allowed.test/v1/x", headers={"Authorization": "agent"})
     assert (answer["status"], reason(answer)) == (502, "secret_missing")
+    wait_for(lambda: "secret_missing" in {line.reason for line in keyed.pod.requests_logged()})
     assert keyed.world.requests() == []
     assert keyed.get("https://allowed.test/v2/x")["status"] == 200
     keyed.apply([KEYED, *ALLOW], secrets=SECRETS_OF_KEYED)

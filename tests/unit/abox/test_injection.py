@@ -148,6 +148,20 @@ def test_an_injection_into_http_in_the_clear_is_refused(ports: list[int]) -> Non
     assert parse_policy([entry(), {"host": "api.allowed.test", "ports": [80]}]).secret_names
 
 
+@pytest.mark.parametrize("method", ["TRACE", "TRACK", "trace"])
+def test_a_request_that_an_origin_repeats_gets_no_secret(method: str) -> None:
+    asked = Request("api.allowed.test", 443, method=method)
+    judged = verdict(parse_policy([entry()]), asked)
+    assert isinstance(judged, Deny)
+    assert judged.reason is Reason.METHOD
+    assert verdict(parse_policy([entry(), "api.allowed.test"]), asked) == Allow("api.allowed.test")
+
+
+def test_a_limit_to_requests_that_an_origin_repeats_is_refused() -> None:
+    (error,) = told([entry(methods=["GET", "TRACE"])])
+    assert "allow[0].methods: ['GET', 'TRACE'] is refused because TRACE" in error
+
+
 def test_an_address_gets_no_secret() -> None:
     allow: list[object] = [{"host": "198.51.100.10", "inject": KEY}]
     (error,) = told(allow, allow_private_cidrs=["198.51.100.0/24"])
@@ -227,7 +241,7 @@ def test_passive_mode_leaves_injections_as_they_are() -> None:
 def test_all_spellings_that_servers_take_for_the_header_are_covered(header: str, chance) -> None:
     """CGI turns '-' into '_', and the letter case never counts."""
     injection = Injection(header=header, secret="k")
-    spelled = "".join(chance.choice("-_") if c in "-_" else c for c in header.lower())
+    spelled = "".join(chance.choice("-_.") if c in "-_" else c for c in header.lower())
     assert re.fullmatch(injection.spellings, spelled)
     assert not re.fullmatch(injection.spellings, f"{spelled}x")
     assert not re.fullmatch(injection.spellings, spelled[:-1])

@@ -199,4 +199,5 @@ def _header_matches(matcher: dict[str, Any], headers: dict[str, str]) -> bool:
     wanted = matcher["string_match"]
     if "exact" in wanted:
         return bool(value == wanted["exact"])
-    return re.fullmatch(wanted["safe_regex"]["regex"], value) is not None
+    found = re.fullmatch(wanted["safe_regex"]["regex"], value) is not None
+    return found is not matcher.get("invert_match", False)

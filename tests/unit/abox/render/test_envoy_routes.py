@@ -113,7 +113,7 @@ def test_a_connect_gets_the_verdict(policy, host, port):
 
 @settings(max_examples=600, deadline=None)
 @given(policies, st.sampled_from(HOSTS), st.sampled_from([80, 443, 8080]),
-       st.sampled_from(["GET", "POST"]), st.sampled_from(PATHS))  # fmt: skip
+       st.sampled_from(["GET", "POST", "TRACE", "TRACK"]), st.sampled_from(PATHS))  # fmt: skip
 def test_a_request_inside_a_tunnel_gets_the_verdict(policy, host, port, method, path):
     """Inside TLS the request is judged again, by the same rules."""
     found = Proxy(policy).inside(f"{host}:{port}", method, path)
