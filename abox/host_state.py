@@ -54,3 +54,11 @@ def is_verdict_log(path: str) -> bool:
     parts = path.split("/")
     sandbox = parts[-3] if len(parts) > 3 else ""
     return is_name(sandbox) and path == str(verdict_log(PurePosixPath(STATE_DIR), sandbox))
+
+
+def ssh_config(state: AnyPath, sandbox: str) -> AnyPath:
+    """Settings by which ssh on this host reaches a sandbox's VM; key and known host lie beside.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return instance_dir(state, sandbox) / "ssh" / "config"

@@ -16,6 +16,7 @@ from cryptography import x509
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from abox import vm_settings
 from abox.addresses import SANDBOX_POOL, classify
 from abox.agent_environment import RESERVED, TRUST_DIR
 from abox.allowlist import Policy, parse_policy
@@ -31,13 +32,14 @@ from abox.secrets import Secrets, parse_secrets
 KEY = "abox:sandbox"
 """Key of the stack's configuration that holds the settings."""
 
-BACKENDS = ("container",)
+CONTAINER, VM = BACKENDS = ("container", "vm")
+"""Values of `backend`: what the agent is."""
 
-PLANNED_BACKENDS = ("vm",)
-"""Values of `backend` that the design has and this version refuses."""
-
-PLANNED_KEYS = ("monitor", "vm")
+PLANNED_KEYS = ("monitor",)
 """Keys that the design has and this version refuses."""
+
+SECTIONS: Mapping[str, str] = {"agent": CONTAINER, "vm": VM}
+"""Keys that only one backend has a use for."""
 
 DEFAULT_PROXY_PORT = 8080
 
@@ -73,10 +75,8 @@ Items = Annotated[tuple[_T, ...], Field(strict=False)]
 
 
 def _check_backend(value: str) -> str:
-    if value in PLANNED_BACKENDS:
-        raise RefusedError("it is not available in this version", f"write {BACKENDS[0]}")
     if value not in BACKENDS:
-        raise RefusedError("it is no backend", f"write {BACKENDS[0]}")
+        raise RefusedError("it is no backend", f"write {' or '.join(BACKENDS)}")
     return value
 
 
@@ -219,6 +219,39 @@ class AgentSettings(_Strict):
     ] = Field(default_factory=dict)
 
 
+class VmFileSettings(_Strict):
+    """A file that the guest gets at its first boot."""
+
+    path: Annotated[str, AfterValidator(vm_settings.check_path)]
+    content: Annotated[str, AfterValidator(vm_settings.check_text)]
+    mode: Annotated[str, AfterValidator(vm_settings.check_mode)] = "0644"
+    owner: Annotated[str, AfterValidator(vm_settings.check_owner)] = "root:root"
+
+
+class VmSettings(_Strict):
+    """The agent as a virtual machine."""
+
+    cpus: Annotated[int, Field(ge=vm_settings.CPUS_MIN, le=vm_settings.CPUS_MAX)] = 2
+    memory_mb: Annotated[int, Field(ge=vm_settings.MEMORY_MB_MIN, le=vm_settings.MEMORY_MB_MAX)] = (
+        2048
+    )
+    disk_gb: Annotated[int, Field(ge=vm_settings.DISK_GB_MIN, le=vm_settings.DISK_GB_MAX)] = 20
+    """Size of the root disk, and of the workspace beside it."""
+    image: Annotated[str, AfterValidator(vm_settings.check_image)] = ""
+    """Path and digest; empty: the image that the project builds."""
+    mac: Annotated[str, AfterValidator(vm_settings.check_mac)] = ""
+    """Empty: one that follows from the sandbox's name."""
+    user: Annotated[str, AfterValidator(vm_settings.check_user)] = vm_settings.USER
+    ssh_key: Annotated[str, AfterValidator(vm_settings.check_ssh_key)] = ""
+    """A public key that may log in besides the stack's own."""
+    domain_template: Annotated[str, AfterValidator(vm_settings.check_template)] = ""
+    """XML of a domain in the place of the hardened one."""
+    packages: Items[Annotated[str, AfterValidator(vm_settings.check_package)]] = ()
+    files: Items[VmFileSettings] = ()
+    commands: Items[Annotated[str, AfterValidator(vm_settings.check_command)]] = ()
+    """Shell commands that root runs at the end of the first boot."""
+
+
 class _Document(_Strict):
     """The keys of the configuration; those of the policy are judged by `parse_policy`."""
 
@@ -237,6 +270,7 @@ class _Document(_Strict):
     trusted_cas: Items[Annotated[str, BeforeValidator(_parse_certificate)]] = ()
     subnet: Annotated[str, AfterValidator(_check_subnet)] = AUTO
     agent: AgentSettings = AgentSettings()
+    vm: VmSettings = VmSettings()
 
 
 POLICY_KEYS = (
@@ -271,6 +305,7 @@ class Settings:
     agent: AgentSettings = field(default_factory=AgentSettings)
     secrets: Secrets = field(default_factory=dict)
     """Values that the policy injects, and no others."""
+    vm: VmSettings = field(default_factory=VmSettings)
 
 
 def settings_file(stack: str) -> str:
@@ -319,6 +354,7 @@ def parse_settings(
         subnet=document.subnet,
         agent=document.agent,
         secrets={name: values[name] for name in policy.secret_names if name in values},
+        vm=document.vm,
     )
 
 
@@ -362,8 +398,30 @@ def _parse_document(raw: object, where: str) -> _Document:
         document = _Document.model_validate(dict(raw))
     except ValidationError as error:
         raise AboxErrors([_explain(detail, where) for detail in error.errors()]) from error
-    _check_targets(document.agent, where)
+    errors = ErrorCollector()
+    errors.attempt(lambda: _check_targets(document.agent, where))
+    errors.attempt(lambda: _check_sections(document, where))
+    errors.raise_all()
     return document
+
+
+def _check_sections(document: _Document, where: str) -> None:
+    """Refuse what the other backend alone has a use for; its defaults say nothing."""
+    errors = ErrorCollector()
+    for section, backend in SECTIONS.items():
+        given: BaseModel = getattr(document, section)
+        if document.backend == backend:
+            continue
+        for key, field_ in type(given).model_fields.items():
+            if getattr(given, key) != field_.get_default(call_default_factory=True):
+                errors.errors.append(
+                    SettingsError(
+                        what=f"{where}.{section}.{key}: it is refused",
+                        why=f"the backend is {document.backend}, which has no use for it",
+                        remedy=f"remove it, or write backend: {backend}",
+                    )
+                )
+    errors.raise_all()
 
 
 def _check_targets(agent: AgentSettings, where: str) -> None:
@@ -386,9 +444,17 @@ _MODELS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
     ((), _Document),
     (("agent",), AgentSettings),
     (("agent", "mounts"), MountSettings),
+    (("vm",), VmSettings),
+    (("vm", "files"), VmFileSettings),
 )
 
-_UNSHOWN = (("trusted_cas",), ("agent", "env"))
+_UNSHOWN = (
+    ("trusted_cas",),
+    ("agent", "env"),
+    ("vm", "ssh_key"),
+    ("vm", "files", "content"),
+    ("vm", "commands"),
+)
 """Where values may be secret by mistake or on purpose: no error text repeats them."""
 
 _ADVICE = {
@@ -425,9 +491,9 @@ def _explain(detail: ErrorDetails, where: str) -> SettingsError:
 
 def _explain_unknown(names: tuple[str, ...]) -> tuple[str, str]:
     key = names[-1]
-    valid = next(list(model.model_fields) for at, model in _MODELS if at == names[:-1])
     if names in {(planned,) for planned in PLANNED_KEYS}:
         return "it is not available in this version", f"remove {key}"
+    valid = next(list(model.model_fields) for at, model in _MODELS if at == names[:-1])
     return "a key that isn't understood is never ignored", nearest(key, valid)
 
 

@@ -11,7 +11,7 @@ import secrets
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from ipaddress import AddressValueError, IPv4Address, ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,10 +23,14 @@ from abox.addresses import judged_allowed
 from abox.agent_environment import BUNDLE_VARIABLES, PROXY_VARIABLES
 from abox.allowlist import Allow, Deny, Mode, Policy, Reason, Request, verdict
 from abox.errors import ExitCode, HostError
-from abox.naming import Role
+from abox.naming import Role, bridge_name, default_mac
+from abox.settings import Settings
 from cli import host, probes
 from cli.checkout import current_checkout
 from cli.containers import Container, check_known, list_containers, of_role, running_of_role
+from cli.frames import ATTACKS, BROADCAST, HONEST, Maker, mark_of
+from cli.guests import Guest, find_guest, guest_of
+from cli.listing import lease_folder, read_leases
 from cli.output import mark, note, say, say_json, say_table, table_width
 from cli.parameters import AsJson, Stack
 from cli.probe_plan import (
@@ -46,6 +50,17 @@ from cli.stack_file import read_settings
 TIMEOUT_S = 60.0
 """The probes end by themselves long before."""
 
+GUEST_TIMEOUT_S = 600.0
+"""A VM without hardware virtualisation takes its time."""
+
+GUEST_THREADS = 8
+"""Attempts at the same time in a VM: a handshake among many more takes longer than its limit."""
+
+GUEST_PYTHON = (
+    "if sudo -n true 2>/dev/null; then exec sudo -n -E python3 -I -B -; fi; exec python3 -I -B -"
+)
+"""As root where the account may become it: an agent could, so the probes must."""
+
 NO_INTERPRETER = 127
 """Exit code of a shell that finds no such program."""
 
@@ -59,6 +74,9 @@ ODD_PORTS = (22, 25, 8443, 3389)
 
 Answers = dict[str, dict[str, Answer]]
 """By probe and by the label of an attempt."""
+
+ALL_KINDS = 0x0003
+"""Protocol of a packet socket that gets every frame."""
 
 LISTEN = "0A"
 """State of a listening socket in /proc/net/tcp."""
@@ -80,9 +98,13 @@ def check(stack: Stack, *, as_json: AsJson = False) -> None:
     checkout = current_checkout()
     containers = list_containers()
     check_known(checkout, stack, containers)
-    policy = read_settings(checkout, stack).policy
-    agent = running_of_role(containers, stack, Role.AGENT)
-    rows = check_rows(agent, containers, policy)
+    settings = read_settings(checkout, stack)
+    guest = guest_of(checkout, stack)
+    if guest is None:
+        agent = running_of_role(containers, stack, Role.AGENT)
+        rows = check_rows(agent, containers, settings.policy)
+    else:
+        rows = check_guest(guest, containers, settings)
     if as_json:
         say_json(to_document(stack, rows))
     else:
@@ -95,7 +117,7 @@ def check_rows(agent: Container, containers: list[Container], policy: Policy) ->
     """Run every probe and judge its answers."""
     gateway, port = proxy_of(agent)
     with HostListener(str(gateway - 1)) as listener:
-        around = surroundings(agent, containers, policy, gateway, port, listener.port)
+        around = surroundings(agent.sandbox, containers, policy, gateway, port, listener.port)
         planned = plan_probes(around)
         planned, answers = run_probes(agent, containers, planned)
         rows = [judge(probe, answers.get(probe.id, {})) for probe in planned]
@@ -121,8 +143,66 @@ def proxy_of(agent: Container) -> tuple[IPv4Address, int]:
         ) from error
 
 
+def check_guest(guest: Guest, containers: list[Container], settings: Settings) -> list[Row]:
+    """Run the probes as root of a VM, and watch from outside which of its frames pass.
+
+    Raises:
+        HostError: the sandbox has no subnet on this host, or the probes can't run.
+    """
+    lease = read_leases(lease_folder()).get(guest.sandbox)
+    if lease is None:
+        raise HostError(
+            what=f"sandbox {guest.sandbox} has no subnet on this host",
+            why="its lease is gone",
+            remedy=f"run `pulumi up -s {guest.sandbox}`",
+        )
+    subnet = IPv4Network(lease.subnet)
+    bridge_host, gateway, address = (subnet[number] for number in (1, 2, 10))
+    maker = Maker(
+        mac=settings.vm.mac or default_mac(guest.sandbox),
+        agent=str(address),
+        gateway=str(gateway),
+        host=str(bridge_host),
+        gateway_mac=BROADCAST,  # so that a watcher on the host sees it as well
+    )
+    watcher = FrameWatcher(bridge_name(guest.sandbox), maker)
+    with HostListener(str(bridge_host)) as listener, watcher:
+        around = surroundings(
+            guest.sandbox,
+            containers,
+            settings.policy,
+            gateway,
+            settings.proxy_port,
+            listener.port,
+        )
+        around = replace(around, own_resolvers=())
+        inside = [probe for probe in plan_probes(around) if probe.group != "container"]
+        planned = [*inside, *watcher.probes()]
+        answers = run_in_guest(guest, planned)
+        rows = [judge(probe, answers.get(probe.id, {})) for probe in planned]
+        if listener.port is not None:
+            rows.append(listener.row())
+        return [*rows, *watcher.rows()]
+
+
+def run_in_guest(guest: Guest, planned: list[Probe]) -> Answers:
+    """Answers of all probes, carried out by the VM's root.
+
+    Raises:
+        HostError: the probes can't run.
+    """
+    done = host.run(
+        [*guest.ssh("-T"), GUEST_PYTHON],
+        stdin=script_text(planned, threads=GUEST_THREADS),
+        timeout_s=GUEST_TIMEOUT_S,
+    )
+    if done.code == 0:
+        return parse_answers(done.stdout)
+    raise _not_run(f"the VM of {guest.sandbox}", guest.sandbox, done.stderr)
+
+
 def surroundings(
-    agent: Container,
+    sandbox: str,
     containers: Iterable[Container],
     policy: Policy,
     gateway: IPv4Address,
@@ -138,7 +218,7 @@ def surroundings(
         host_addresses=tuple(one for one in host_addresses() if one != str(gateway - 1)),
         host_ports=listening_ports(),
         listener_port=listener_port,
-        neighbours=neighbours(agent.sandbox, containers, gateway),
+        neighbours=neighbours(sandbox, containers, gateway),
         denied=denied,
         look_alikes=look_alikes(policy, denied),
         allowed=allowed_request(policy),
@@ -263,7 +343,83 @@ def neighbours(
                 found.append(Neighbour(one.sandbox, one.role, address))
             elif one.role == Role.PAUSE and address != str(gateway):
                 found.append(Neighbour("own", "egress leg", address))
+    for name, lease in read_leases(lease_folder()).items():
+        if name != sandbox and find_guest(name):
+            found.append(Neighbour(name, "vm", str(IPv4Network(lease.subnet)[10])))
     return tuple(found[:16])
+
+
+class FrameWatcher:
+    """Looks at a bridge for frames that the VM must not get past its tap.
+
+    Args:
+        bridge: the sandbox's bridge.
+        maker: knows the addresses of the sandbox.
+    """
+
+    def __init__(self, bridge: str, maker: Maker) -> None:
+        self._bridge = bridge
+        self._maker = maker
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> "FrameWatcher":
+        with contextlib.suppress(OSError):  # no root: then nothing is proven, and told so
+            watching = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_KINDS))
+            watching.bind((self._bridge, 0))
+            watching.setblocking(False)  # noqa: FBT003  # the standard library's own signature
+            self._socket = watching
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def probes(self) -> list[Probe]:
+        """The frames that the VM's root sends."""
+        made = {**HONEST, **ATTACKS}
+        return [
+            Probe(
+                id="frames-sent",
+                group="works",
+                what=f"the VM's root sends {len(made)} kinds of raw frames",
+                expectation="sent",
+                attempts={
+                    name: ("frame", {"data": make(self._maker, mark_of(name)).hex()})
+                    for name, make in made.items()
+                },
+                accepts=frozenset({"sent"}),
+            )
+        ]
+
+    def rows(self) -> list[Row]:
+        """Which of them were seen behind the tap."""
+        seen = self._seen()
+        honest, passed = sorted(HONEST.keys() & seen), sorted(ATTACKS.keys() & seen)
+        control = Row(
+            id="frames-control",
+            group="works",
+            what="a true frame is seen on the bridge",
+            expectation=", ".join(sorted(HONEST)),
+            result=", ".join(honest) or "nothing",
+            state="ok" if len(honest) == len(HONEST) else "fails",
+        )
+        dropped = Row(
+            id="frames-dropped",
+            group="network",
+            what="frames with false addresses, DHCP, VLAN tags, IPv6 and other kinds",
+            expectation="none is seen on the bridge",
+            result=", ".join(passed) or f"none of {len(ATTACKS)}",
+            state="open" if passed else "ok" if honest else "unproven",
+        )
+        return [control, dropped]
+
+    def _seen(self) -> set[str]:
+        """Names of the frames that wait in the socket."""
+        frames = []
+        with contextlib.suppress(BlockingIOError):
+            while self._socket is not None:
+                frames.append(self._socket.recv(2048))
+        return {name for name in (*HONEST, *ATTACKS) if any(mark_of(name) in f for f in frames)}
 
 
 class HostListener:
@@ -344,14 +500,14 @@ def run_probes(
         return planned, parse_answers(done.stdout)
     if done.code == NO_INTERPRETER:
         return _run_beside(agent, containers, planned)
-    raise _not_run(agent, done.stderr)
+    raise _not_run(agent.name, agent.sandbox, done.stderr)
 
 
-def script_text(planned: Iterable[Probe]) -> str:
-    """The program that is sent into the container: the probes' module and a call of it."""
+def script_text(planned: Iterable[Probe], threads: int = probes.THREADS) -> str:
+    """The program that is sent into the agent: the probes' module and a call of it."""
     source = Path(probes.__file__).read_text(encoding="utf-8")
     plan = json.dumps(to_script(planned))
-    return f"{source}\n\nmain(json.loads({plan!r}))\n"
+    return f"{source}\n\nmain(json.loads({plan!r}), {threads})\n"
 
 
 def _run_beside(
@@ -384,7 +540,7 @@ def _run_beside(
         timeout_s=TIMEOUT_S,
     )
     if done.code != 0:
-        raise _not_run(agent, done.stderr)
+        raise _not_run(agent.name, agent.sandbox, done.stderr)
     read = {probe.id: _read_from_outside(agent, probe) for probe in outside}
     return [*beside, *outside], parse_answers(done.stdout) | read
 
@@ -407,13 +563,13 @@ def _read_from_outside(agent: Container, probe: Probe) -> dict[str, Answer]:
     }
 
 
-def _not_run(agent: Container, said: str) -> HostError:
+def _not_run(name: str, sandbox: str, said: str) -> HostError:
     """Error for probes that ended badly."""
     lines = [line for line in said.splitlines() if line.strip()]
     return HostError(
-        what=f"the probes did not run in {agent.name}",
+        what=f"the probes did not run in {name}",
         why=lines[-1] if lines else "they said nothing",
-        remedy=f"see that `abox exec {agent.sandbox} -- python3 --version` works",
+        remedy=f"see that `abox exec {sandbox} -- python3 --version` works",
     )
 
 

@@ -13,10 +13,11 @@ from typer.exceptions import TyperException
 
 from abox.errors import AboxError, ExitCode
 from cli.check import check
+from cli.copy import copy
 from cli.doctor import doctor
 from cli.drift import drift
 from cli.edit import allow, deny
-from cli.execute import open_shell, run_in_agent
+from cli.execute import open_shell, open_ssh, run_in_agent
 from cli.explain import explain
 from cli.listing import ls
 from cli.logs import logs
@@ -73,6 +74,12 @@ app.command(
     context_settings={"ignore_unknown_options": True},
 )(run_in_agent)
 app.command("shell", short_help="Open a shell in the agent.")(open_shell)
+app.command(
+    "ssh",
+    short_help="Log in to a VM by ssh.",
+    context_settings={"ignore_unknown_options": True},
+)(open_ssh)
+app.command("cp", short_help="Copy files into the agent or out of it.")(copy)
 app.command("logs", short_help="Show what was asked for, allowed and denied.")(logs)
 app.command("profile", short_help="Turn what passive mode saw into allowlist lines.")(profile)
 app.command("explain", short_help="Tell which rule allows or denies a URL.")(explain)

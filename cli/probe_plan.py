@@ -12,6 +12,9 @@ from typing import Any, Literal
 HEALTH = "healthcheck.abox.local"
 """Answered by the gateway itself, whatever the policy says."""
 
+ENGINE_RESOLVERS = ("127.0.0.11",)
+"""Where the container engine answers names inside a container."""
+
 DOCUMENTATION = ("192.0.2.10", "198.51.100.10", "203.0.113.10")
 """Stand for "the internet" in direct attempts: nobody is there (RFC 5737)."""
 
@@ -149,6 +152,8 @@ class Surroundings:
     trust_variables: tuple[str, ...] = ()
     address_reasons: frozenset[str] = frozenset()
     """Reason codes of a refusal that is about an address, not about the name."""
+    own_resolvers: tuple[str, ...] = ENGINE_RESOLVERS
+    """Resolvers inside the agent, which ask the gateway for it; a VM has none."""
     fresh_label: str = "probe"
     """Random label for names that nobody has asked for before."""
 
@@ -282,11 +287,11 @@ def _controls(around: Surroundings) -> list[Probe]:
         Probe(
             id="health-dns",
             group="works",
-            what=f"DNS: {HEALTH} at the gateway and at the container's own resolver",
+            what=f"DNS: {HEALTH} at the gateway and at the agent's own resolver",
             expectation="127.0.0.1",
             attempts={
                 server: ("dns", {"server": server, "name": HEALTH})
-                for server in (around.gateway, "127.0.0.11")
+                for server in (around.gateway, *around.own_resolvers)
             },
             accepts=frozenset({"NOERROR 127.0.0.1"}),
         ),
@@ -381,7 +386,7 @@ def _names(around: Surroundings) -> list[Probe]:
         return []
     name = around.denied[0]
     fresh = f"{around.fresh_label}.{name}"
-    resolvers = (around.gateway, "127.0.0.11")
+    resolvers = (around.gateway, *around.own_resolvers)
     kinds = {"A": 1, "NS": 2, "CNAME": 5, "MX": 15, "TXT": 16, "AAAA": 28, "HTTPS": 65}
     nx = frozenset({"NXDOMAIN"})
     asked = [*around.denied, *around.look_alikes, fresh, f"below.{HEALTH}"]

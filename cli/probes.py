@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import json
 import os
 import platform
@@ -316,15 +317,12 @@ def tunnel(
     Without a request the outcome is "200" as soon as the handshake is done.
     """
     head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+    context = _context(verify=verify)
     with _connect(proxy) as one:
         one.sendall(head.encode("latin-1"))
         outcome, detail = _answer(one, keep=True)
         if outcome != "200":
             return outcome, (detail + " (by CONNECT)").strip()
-        context = ssl.create_default_context()
-        if not verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
         try:
             inside = context.wrap_socket(one, server_hostname=sni)
         except ssl.SSLCertVerificationError as error:
@@ -338,6 +336,16 @@ def tunnel(
             inside.sendall(request.encode("latin-1"))
             outcome, detail = _answer(inside)
             return outcome, detail or issuer
+
+
+@functools.lru_cache(maxsize=2)
+def _context(*, verify: bool) -> ssl.SSLContext:
+    """Settings of TLS; an emulated processor takes seconds to read the trust store."""
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _issuer(inside: ssl.SSLSocket) -> str:
@@ -506,6 +514,16 @@ def ipv6_neighbour(port: int = 0) -> tuple[str, str]:
     return "answered", ""
 
 
+def frame(data: str) -> tuple[str, str]:
+    """Send a frame as it is, given in hex, twice; only root can."""
+    name = (interfaces()[1].split(", ") or [""])[0]
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as one:
+        one.bind((name, 0))
+        for _ in range(2):
+            one.send(bytes.fromhex(data))
+    return "sent", name
+
+
 def variables(names: list[str]) -> tuple[str, str]:
     """Whether environment variables are set."""
     missing = [name for name in names if not os.environ.get(name)]
@@ -535,6 +553,7 @@ KINDS: dict[str, Callable[..., tuple[str, str]]] = {
         interfaces,
         ipv6_addresses,
         ipv6_neighbour,
+        frame,
         variables,
     )
 }
@@ -556,13 +575,15 @@ def attempt(kind: str, arguments: dict[str, Any]) -> list[Any]:
     return [outcome, detail, round(time.monotonic() - start, 3)]
 
 
-def main(plan: dict[str, dict[str, Any]]) -> None:
+def main(plan: dict[str, dict[str, Any]], threads: int = THREADS) -> None:
     """Carry every attempt of a plan out, many at a time, and print the answers as JSON.
 
     Args:
         plan: probe id to label to `[kind, arguments]`.
+        threads: attempts at the same time.
     """
-    with ThreadPoolExecutor(THREADS) as pool:
+    _context(verify=True)  # once, before anybody waits for it with an open tunnel
+    with ThreadPoolExecutor(threads) as pool:
         waiting = {
             name: {label: pool.submit(attempt, *one) for label, one in attempts.items()}
             for name, attempts in plan.items()

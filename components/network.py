@@ -32,6 +32,8 @@ class NetworkArgs:
     """Interface name of the egress bridge."""
     egress_v6: tuple[Input[str], Input[str]] | None
     """A /64 for the egress bridge and the host's address in it; None: it has no IPv6 either."""
+    agent_connects: bool = True
+    """Whether the agent is a container on the host-only bridge; a VM has a tap there."""
     after: Sequence[Resource] = ()
     """What must stand before the bridges, and until they have gone."""
 
@@ -65,6 +67,7 @@ class Network(ComponentResource):
             interface=args.egress_bridge,
             after=args.after,
         )
+        inside = [Role.PAUSE, Role.AGENT] if args.agent_connects else [Role.PAUSE]
         self.internal_id: Output[str] = internal.id
         self.egress_id: Output[str] = egress.id
         self.postures: list[Resource] = [
@@ -79,7 +82,7 @@ class Network(ComponentResource):
                 opts=ResourceOptions(parent=self),
             )
             for kind, bridge, interface, roles in (
-                ("internal", internal, args.bridge, [Role.PAUSE, Role.AGENT]),
+                ("internal", internal, args.bridge, inside),
                 ("egress", egress, args.egress_bridge, [Role.PAUSE]),
             )
         ]

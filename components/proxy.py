@@ -91,6 +91,7 @@ class Proxy(ComponentResource):
         self.url: Output[str] = Output.concat("http://", args.gateway, ":", str(args.proxy_port))
         self.container_id: Output[str] = container.container_id
         self.container_name: Output[str] = container.container_name
+        self.ca_certificate: Output[str] = authority.certificate
         self.ca_fingerprint: Output[str] = authority.fingerprint
         self.policy_hash: Output[str] = policy.policy_hash
         self.register_outputs({"url": self.url, "policy_hash": self.policy_hash})

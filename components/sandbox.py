@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from pathlib import PurePosixPath
 from typing import Any
 
-from pulumi import ComponentResource, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
 from abox.host_state import verdict_log
@@ -21,6 +21,7 @@ from components.host import Preflight, SubnetLease
 from components.network import Network, NetworkArgs
 from components.proxy import Proxy, ProxyArgs
 from components.readiness import Readiness
+from components.vm import Machine, Vm, VmArgs, machine_needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +31,13 @@ class SandboxArgs:
     settings: Settings
     """The stack's configuration."""
     images: Mapping[str, str]
-    """Image ids by role: gateway and agent."""
+    """Image ids by role: gateway, and agent where the agent is a container."""
     upstream_dns: tuple[IPv4Address, ...]
     """Resolvers of allowed names: the stack's own, or the host's."""
     state_dir: PurePosixPath
     """What abox keeps on the host; below it is the sandbox's verdict log."""
+    machine: Machine | None = None
+    """What this host boots, where the agent is a VM."""
 
 
 class Sandbox(ComponentResource):
@@ -50,11 +53,17 @@ class Sandbox(ComponentResource):
         settings = args.settings
         policy: Policy = settings.policy
         ipv6 = bool(policy.ipv6_networks)
-        image = agent_image(
-            f"{name}-agent-image", settings.agent.image, args.images["agent"], child
-        )
+        machine = args.machine
+        images: list[Input[str]] = [args.images["gateway"]]
+        if machine is None:
+            wanted, built = settings.agent.image, args.images["agent"]
+            images.append(agent_image(f"{name}-agent-image", wanted, built, child))
         preflight = Preflight(
-            f"{name}-preflight", images=[args.images["gateway"], image], ipv6=ipv6, opts=child
+            f"{name}-preflight",
+            images=images,
+            machine=None if machine is None else machine_needs(machine, settings.vm),
+            ipv6=ipv6,
+            opts=child,
         )
         lease = SubnetLease(
             f"{name}-subnet",
@@ -84,6 +93,7 @@ class Sandbox(ComponentResource):
                 egress_host=lease.egress_host,
                 egress_bridge=lease.egress_bridge,
                 egress_v6=(lease.egress_subnet_v6, lease.egress_host_v6) if ipv6 else None,
+                agent_connects=machine is None,
                 after=[firewall],
             ),
             child,
@@ -129,22 +139,42 @@ class Sandbox(ComponentResource):
             after=[proxy],
             opts=child,
         )
-        agent = Agent(
-            f"{name}-agent",
-            AgentArgs(
-                sandbox=name,
-                image=image,
-                seed_image=args.images["gateway"],
-                settings=settings.agent,
-                network=network.internal_id,
-                address=lease.agent,
-                gateway=lease.gateway,
-                proxy_url=proxy.url,
-                trust_volume=gateway.volumes["trust"],
-                after=[firewall, *network.postures, gateway, proxy, ready],
-            ),
-            child,
-        )
+        confines: list[Resource] = [firewall, *network.postures]
+        if machine is None:
+            agent = Agent(
+                f"{name}-agent",
+                AgentArgs(
+                    sandbox=name,
+                    image=images[-1],
+                    seed_image=args.images["gateway"],
+                    settings=settings.agent,
+                    network=network.internal_id,
+                    address=lease.agent,
+                    gateway=lease.gateway,
+                    proxy_url=proxy.url,
+                    trust_volume=gateway.volumes["trust"],
+                    after=[*confines, gateway, proxy, ready],
+                ),
+                child,
+            )
+            of_agent: dict[str, Any] = {"agent_container": agent.container_name}
+        else:
+            vm = Vm(
+                f"{name}-vm",
+                VmArgs(
+                    sandbox=name,
+                    machine=machine,
+                    settings=settings.vm,
+                    lease=lease,
+                    proxy_port=settings.proxy_port,
+                    proxy_url=proxy.url,
+                    ca_certificate=proxy.ca_certificate,
+                    before_domain=confines,
+                    before_ready=[ready],
+                ),
+                child,
+            )
+            of_agent = {"domain": vm.domain, "ssh_config": vm.ssh_config}
         self.outputs: dict[str, Any] = {
             "sandbox": name,
             "backend": settings.backend,
@@ -155,7 +185,7 @@ class Sandbox(ComponentResource):
             "bridge": lease.bridge,
             "ca_fingerprint": proxy.ca_fingerprint,
             "policy_hash": proxy.policy_hash,
-            "agent_container": agent.container_name,
+            **of_agent,
             "gateway_containers": {
                 **gateway.container_names,
                 Role.PROXY: proxy.container_name,

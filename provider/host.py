@@ -471,8 +471,7 @@ def remove_folder(path: Path) -> None:
 def remove_document(path: Path) -> None:
     """Remove a document, and its folder if that leaves it empty."""
     path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        path.parent.rmdir()
+    remove_folder(path.parent)
 
 
 def has_tool(name: str) -> bool:
@@ -494,6 +493,12 @@ def is_readable(path: str) -> bool:
         )
     except OSError:
         return False
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder if it is empty."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def effective_uid() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from abox.naming import check_name
+from abox.host_state import ssh_config
 from abox.render.ssh import ALIAS, SshSpec, render_config, render_known_hosts
 from provider import host
 from provider.resource import UNKNOWN, Data, Field, Resource, is_unknown
@@ -38,6 +38,7 @@ class SshAccess:
         """Remove the files and the folder."""
         for name in (CONFIG, KEY, KNOWN_HOSTS):
             host.remove_document(self.folder / name)
+        host.remove_folder(self.folder.parent)
 
 
 def digest(parts: list[str]) -> str:
@@ -101,7 +102,7 @@ class SshAccessResource(Resource):
         return SshAccess(self._folder(inputs), self._write_private)
 
     def _folder(self, inputs: Data) -> Path:
-        return self._state_dir() / "ssh" / check_name(inputs["sandbox"])
+        return ssh_config(self._state_dir(), inputs["sandbox"]).parent
 
     def _files(self, inputs: Data) -> dict[str, str]:
         folder = str(self._folder(inputs))

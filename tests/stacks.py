@@ -34,6 +34,8 @@ class Project:
         self.path = Path(self._folder.name)
         self.checkout = Checkout(host.ROOT)
         self.extra: dict[str, str] = {}
+        self.limit_s: float = UP_S
+        """Limit of one run of Pulumi in seconds."""
         self._write(program or host.ROOT)
 
     def __enter__(self) -> Project:
@@ -84,7 +86,7 @@ class Project:
             ["pulumi", *args, "--non-interactive", "--color=never"],
             env=environment,
             cwd=self.path,
-            timeout_s=UP_S,
+            timeout_s=self.limit_s,
             check=check,
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from abox.agent_environment import SANDBOX_CA, agent_environment
+from abox.agent_environment import BUNDLE, SANDBOX_CA, agent_environment
 from abox.naming import LABEL_SANDBOX
 
 INTERFACE = "eth0"
@@ -43,6 +43,9 @@ UsePAM no
 NO_PASSWORD = "*"  # noqa: S105  # the opposite of one
 """Hash that no password has; unlike a lock it leaves keys alone."""
 
+CA_SOURCE = "/usr/local/share/ca-certificates/abox.crt"
+"""Where Debian takes authorities from when it makes its trust store anew."""
+
 _WORKSPACE = (
     f"blkid {WORKSPACE_DISK} >/dev/null || mkfs.ext4 -q -L {WORKSPACE_LABEL} "
     f"-E root_owner={GUEST_ID}:{GUEST_ID} {WORKSPACE_DISK}; "
@@ -51,10 +54,12 @@ _WORKSPACE = (
 )
 """An empty disk gets its file system; what is there already stays."""
 
-_NO_IPV6 = """\
+_SYSCTLS = """\
 net.ipv6.conf.all.disable_ipv6 = 1
 net.ipv6.conf.default.disable_ipv6 = 1
+net.ipv4.ping_group_range = 0 2147483647
 """
+"""No IPv6; echo requests without rights, as in the agent container."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +93,9 @@ class GuestSpec:
     proxy_url: str
     ca_certificate: str
     """The sandbox's authority, PEM."""
+    prepared: bool = True
+    """Whether the image is the project's own, whose places are known; else cloud-init's modules
+    do by the rules of the distribution what is written directly here, and take longer."""
     packages: tuple[str, ...] = ()
     files: tuple[GuestFile, ...] = ()
     commands: tuple[str, ...] = ()
@@ -108,9 +116,9 @@ def render_user_data(spec: GuestSpec) -> str:
         "ssh_genkeytypes": [],
         "ssh_keys": {"ed25519_private": spec.host_key, "ed25519_public": spec.host_key_public},
         "users": [_user(spec)],
-        "ca_certs": {"trusted": [spec.ca_certificate]},
         "write_files": [
             *(_file(each) for each in (*_system_files(spec), *spec.extra_files)),
+            *_trust_files(spec),
             # Their owners may be made only after cloud-init's first files are written.
             *({**_file(each), "defer": True} for each in spec.files),
         ],
@@ -118,6 +126,8 @@ def render_user_data(spec: GuestSpec) -> str:
         "bootcmd": [["sh", "-c", _WORKSPACE]],
         "runcmd": [*_system_commands(spec), *spec.extra_commands, *spec.commands],
     }
+    if not spec.prepared:
+        document["ca_certs"] = {"trusted": [spec.ca_certificate]}
     if spec.packages:
         document |= {"package_update": True, "packages": list(spec.packages)}
     return f"#cloud-config\n{_yaml(document)}"
@@ -190,7 +200,9 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
     return (
         # Quoted, since a shell reads it as well, and options of Java's hold spaces.
         GuestFile(path="/etc/environment", content=_lines(environment, '{}="{}"')),
-        GuestFile(path="/etc/profile.d/abox.sh", content=_lines(environment, "export {}='{}'")),
+        GuestFile(
+            path="/etc/profile.d/abox-proxy.sh", content=_lines(environment, "export {}='{}'")
+        ),
         GuestFile(path="/etc/systemd/system.conf.d/50-abox.conf", content=manager),
         GuestFile(path="/etc/systemd/user.conf.d/50-abox.conf", content=manager),
         GuestFile(
@@ -209,8 +221,17 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
             path="/etc/ssh/sshd_config.d/50-abox.conf",
             content=f"{SSHD_CONFIG}SetEnv {_pairs(environment)}\n",
         ),
-        GuestFile(path="/etc/sysctl.d/50-abox.conf", content=_NO_IPV6),
+        GuestFile(path="/etc/sysctl.d/50-abox.conf", content=_SYSCTLS),
     )
+
+
+def _trust_files(spec: GuestSpec) -> list[dict[str, Any]]:
+    """The authority, trusted before the first login; the store is made anew after that."""
+    if not spec.prepared:
+        return []
+    source = GuestFile(path=CA_SOURCE, content=spec.ca_certificate)
+    bundle = GuestFile(path=BUNDLE, content=spec.ca_certificate)
+    return [_file(source), {**_file(bundle), "append": True}]
 
 
 def _lines(environment: Mapping[str, str], form: str) -> str:
@@ -227,10 +248,13 @@ def _pairs(environment: Mapping[str, str]) -> str:
 
 
 def _system_commands(spec: GuestSpec) -> list[Any]:
+    trust = [["update-ca-certificates", "--fresh"]] if spec.prepared else []
     return [
         # cloud-init's scripts run in a service that was started before these files were written.
         "set -a; . /etc/environment; set +a",
+        ["sysctl", "--quiet", "--system"],
         ["systemctl", "daemon-reload"],
+        *trust,
         ["chown", "--", f"{spec.user}:", WORKSPACE],
     ]
 

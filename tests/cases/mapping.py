@@ -28,6 +28,8 @@ def to_stack(settings: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in settings.items():
         if key in AGENT:
             stack.setdefault("agent", {})[key] = value
+        elif key in VM_ONLY:
+            stack.setdefault("vm", {})[key] = value
         else:
             stack[NAMES.get(key, key)] = value
     return stack

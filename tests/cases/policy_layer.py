@@ -16,7 +16,6 @@ from policy.rules import collect_rules
 from tests import host
 from tests.cases import mapping
 from tests.cases.model import Case
-from tests.cases.outcome import NotRunError
 from tests.stacks import Project, Stack
 
 PROGRAM = Path(__file__).parent / "program"
@@ -53,8 +52,6 @@ class PolicyRunner:
     def run(self, case: Case) -> list[str]:
         """What of the case doesn't hold."""
         config = {**case.given, **case.do["config"]}
-        if config.get("backend") == "vm":
-            raise NotRunError("the backend vm is not available in this version")
         settings = {"upstream_dns": [RESOLVER], **mapping.settings_of_config(config)}
         try:
             parse_settings(self._name, settings)

@@ -12,7 +12,6 @@ from abox.settings import parse_settings
 from provider.subnet_lease import Leases
 from tests.cases import mapping
 from tests.cases.model import Case
-from tests.cases.outcome import NotRunError
 
 DEFAULT_NAME = "dev"
 
@@ -41,8 +40,6 @@ def names_setting(text: str, setting: str) -> bool:
 def run_settings(case: Case) -> list[str]:
     """What of the case doesn't hold."""
     config = case.do["config"]
-    if config.get("backend") == "vm":
-        raise NotRunError("the backend vm is not available in this version")
     refusal = refusal_of({**case.given, **config})
     faults = []
     for key, wanted in case.expect.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -94,10 +94,16 @@ def abox(sandbox_up: Sandbox, project: Project) -> Iterator[Abox]:
         project.pulumi("up", "--yes", "--skip-preview", "--stack", sandbox_up.name)
 
 
+class Named(Protocol):
+    """Whatever has the name of a stack."""
+
+    name: str
+
+
 class Abox:
     """Runs `abox` with the variables of the tests' project."""
 
-    def __init__(self, project: Project, sandbox: Sandbox) -> None:
+    def __init__(self, project: Project, sandbox: Named) -> None:
         self.name = sandbox.name
         self.settings = project.path / "stacks" / f"Pulumi.{sandbox.name}.yaml"
         self._environment = {
@@ -106,11 +112,11 @@ class Abox:
             "PYTHONPATH": str(host.ROOT),
         }
 
-    def __call__(self, *words: str, text: str = "") -> host.Completed:
+    def __call__(self, *words: str, text: str = "", timeout_s: float = 180) -> host.Completed:
         """Run one command to its end, whatever its exit code."""
         return host.run(
             [sys.executable, "-m", "cli", *words],
-            env=self._environment, check=False, timeout_s=180, text=text,
+            env=self._environment, check=False, timeout_s=timeout_s, text=text,
         )  # fmt: skip
 
     def start(self, *words: str, log: Path) -> host.Process[bytes]:

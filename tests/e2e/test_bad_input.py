@@ -16,7 +16,12 @@ BAD = {
     "public-suffix": ({"allow": [ALLOWED, "*.co.uk"]}, "allow[1]"),
     "bad-cidr": ({"allow": [], "allow_private_cidrs": ["10.0.0.5/8"]}, "allow_private_cidrs"),
     "image-without-digest": ({"allow": [], "agent": {"image": "debian:12"}}, "agent.image"),
-    "vm": ({"allow": [], "backend": "vm"}, "backend"),
+    "vm-mac": ({"allow": [], "backend": "vm", "vm": {"mac": "52-54-00-12-34-56"}}, "vm.mac"),
+    "vm-image": (
+        {"allow": [], "backend": "vm", "vm": {"image": f"/etc/hostname@sha256:{'0' * 64}"}},
+        "vm.image",
+    ),
+    "vm-in-container": ({"allow": [], "vm": {"cpus": 4}}, "vm.cpus"),
     "host-root": ({"allow": [], "agent": {"mounts": [{"source": "/", "target": "/x"}]}}, "mounts"),
     "absent-image": ({"allow": [], "agent": {"image": "sha256:" + "0" * 64}}, "image"),
 }

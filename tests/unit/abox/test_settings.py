@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from abox.agent_environment import RESERVED
 from abox.allowlist import Mode
 from abox.errors import AboxErrors, SettingsError
-from abox.settings import AgentSettings, Settings, parse_settings
+from abox.settings import PLANNED_KEYS, AgentSettings, Settings, parse_settings
 
 ROOT = Path(__file__).parents[3]
 WHERE = "stacks/Pulumi.project-a.yaml: abox:sandbox"
@@ -122,11 +122,26 @@ def test_the_stacks_of_the_project_are_valid(file: Path) -> None:
         ({"mode": "open"}, "mode"),
         ({"passive_acknowledged": "yes"}, "passive_acknowledged"),
         ({"tls_interception": 1}, "tls_interception"),
-        ({"backend": "vm"}, "backend"),
         ({"backend": "podman"}, "backend"),
         ({"backend": None}, "backend"),
-        ({"vm": {}}, "vm"),
+        ({"vm": {"cpus": 4}}, "vm.cpus"),
         ({"monitor": {"enabled": True}}, "monitor"),
+        ({"backend": "vm", "agent": {"cpus": 1}}, "agent.cpus"),
+        ({"backend": "vm", "agent": {"env": {"A": "b"}}}, "agent.env"),
+        ({"backend": "vm", "vm": {"mac": "52-54-00-12-34-56"}}, "vm.mac"),
+        ({"backend": "vm", "vm": {"memory_mb": 255}}, "vm.memory_mb"),
+        ({"backend": "vm", "vm": {"memory_mb": "1024"}}, "vm.memory_mb"),
+        ({"backend": "vm", "vm": {"cpus": 0}}, "vm.cpus"),
+        ({"backend": "vm", "vm": {"cpus": 0.5}}, "vm.cpus"),
+        ({"backend": "vm", "vm": {"disk_gb": 0}}, "vm.disk_gb"),
+        ({"backend": "vm", "vm": {"image": "/disk.qcow2"}}, "vm.image"),
+        ({"backend": "vm", "vm": {"image": "disk.qcow2@" + DIGEST}}, "vm.image"),
+        ({"backend": "vm", "vm": {"user": "root"}}, "vm.user"),
+        ({"backend": "vm", "vm": {"domain_template": "<domain>"}}, "vm.domain_template"),
+        ({"backend": "vm", "vm": {"packages": ["jq; rm"]}}, "vm.packages[0]"),
+        ({"backend": "vm", "vm": {"files": [{"path": "x", "content": ""}]}}, "vm.files[0].path"),
+        ({"backend": "vm", "vm": {"commands": [""]}}, "vm.commands[0]"),
+        ({"backend": "vm", "vm": {"ssh_key": "x"}}, "vm.ssh_key"),
         ({"proxy_port": 0}, "proxy_port"),
         ({"proxy_port": 70000}, "proxy_port"),
         ({"proxy_port": 53}, "proxy_port"),
@@ -265,10 +280,26 @@ def test_an_unknown_key_names_the_nearest_and_lists_the_valid_ones(
     assert "valid keys:" in error.remedy
 
 
-@pytest.mark.parametrize("key", ["vm", "monitor"])
+@pytest.mark.parametrize("key", PLANNED_KEYS)
 def test_a_planned_key_is_not_taken_for_a_typing_error(key: str) -> None:
     (error,) = refused(**{key: {}})
     assert error.why == "it is not available in this version"
+
+
+def test_the_section_of_the_other_backend_may_stand_with_its_defaults() -> None:
+    """One setting is all that differs between a container and a VM."""
+    one = parse(agent={"cpus": 2, "memory_mb": 2048, "pids_limit": 1024})
+    other = parse(backend="vm", agent={"cpus": 2, "memory_mb": 2048, "pids_limit": 1024})
+    assert one.policy.hash == other.policy.hash
+    assert (one.backend, other.backend) == ("container", "vm")
+
+
+@pytest.mark.parametrize("section", ["agent", "vm"])
+def test_what_the_other_backend_alone_uses_names_the_way_out(section: str) -> None:
+    backend = {"agent": "vm", "vm": "container"}[section]
+    (error,) = refused(backend=backend, **{section: {"memory_mb": 1024}})
+    assert f"{section}.memory_mb" in error.what
+    assert f"the backend is {backend}" in error.why
 
 
 def test_no_secret_is_repeated_in_an_error() -> None:

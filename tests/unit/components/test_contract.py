@@ -53,6 +53,7 @@ def test_type_tokens_are_unique_and_stable():
         "Proxy": "abox:proxy:Proxy",
         "Readiness": "abox:readiness:Readiness",
         "Sandbox": "abox:sandbox:Sandbox",
+        "Vm": "abox:vm:Vm",
     }
 
 

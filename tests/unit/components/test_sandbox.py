@@ -8,13 +8,18 @@ from typing import Any
 
 import pulumi
 import pytest
+import yaml
 from pulumi.runtime import mocks
 
 from abox.agent_environment import agent_environment
+from abox.naming import default_mac, filter_name
 from abox.pod import control_container, dns_container, pause_container, proxy_container
+from abox.render.domain import DomainSpec, render_stylesheet
 from abox.render.seccomp import render_seccomp
+from abox.render.volume import render_overlay_stylesheet
 from abox.settings import parse_settings
 from components.sandbox import Sandbox, SandboxArgs
+from components.vm import Machine
 
 LEASE = {
     "subnet": "10.10.3.0/24",
@@ -33,7 +38,37 @@ LEASE = {
     "conflicts": [],
 }
 IMAGES = {"gateway": "sha256:" + "a" * 64, "agent": "sha256:" + "b" * 64}
+MACHINE = Machine(
+    image="/images/disk.qcow2",
+    digest="c" * 64,
+    format="qcow2",
+    kernel="/images/vmlinuz",
+    initrd="/images/initrd",
+    cmdlines=({"root": "/dev/vda"}, {"_": "ro quiet"}),
+)
 CONTAINER = "docker:index/container:Container"
+
+
+MADE: dict[str, dict[str, Any]] = {
+    "abox:index:SubnetLease": LEASE,
+    "abox:index:CertificateAuthority": {
+        "certificate": "PEM",
+        "key": "KEY",
+        "fingerprint": "f" * 64,
+    },
+    "abox:index:ContainerGeneration": {"generation": "0", "damage": []},
+    "abox:index:GatewayPolicy": {"policy_hash": "h" * 64},
+    "abox:index:SshKey": {"private_key": "PRIVATE"},
+    "abox:index:SshAccess": {"config": "/state/ssh/config", "digest": "d" * 64},
+    "abox:index:CloudInitVolume": {"path": "/pool/seed.img"},
+    "abox:index:DomainGeneration": {
+        "generation": "1",
+        "damage": [],
+        "strays": [],
+        "suspended": [],
+    },
+}
+"""Outputs that the providers make."""
 
 
 class Recorder(mocks.Mocks):
@@ -54,14 +89,9 @@ class Recorder(mocks.Mocks):
         self.types[args.name] = args.typ
         self.order.append(args.name)
         found = {k: v for k, v in args.inputs.items() if v is not None}
-        if args.typ == "abox:index:SubnetLease":
-            found |= LEASE
-        elif args.typ == "abox:index:CertificateAuthority":
-            found |= {"certificate": "PEM", "key": "KEY", "fingerprint": "f" * 64}
-        elif args.typ == "abox:index:ContainerGeneration":
-            found |= {"generation": "0", "damage": []}
-        elif args.typ == "abox:index:GatewayPolicy":
-            found |= {"policy_hash": "h" * 64}
+        found |= MADE.get(args.typ, {})
+        if args.typ == "abox:index:SshKey":
+            found["public"] = f"ssh-ed25519 {args.name}"
         found.setdefault("name", f"{args.name}-1234567")
         return f"{args.name}-id", found
 
@@ -82,6 +112,7 @@ def build(raw: dict[str, Any] | None = None):
         images=IMAGES,
         upstream_dns=(IPv4Address("198.51.100.53"),),
         state_dir=PurePosixPath("/var/lib/abox"),
+        machine=MACHINE if settings.backend == "vm" else None,
     )
     return pulumi.Output.all(*Sandbox("project-a", args).outputs.values())
 
@@ -194,3 +225,108 @@ def test_only_the_environment_depends_on_the_leased_address(describe):
     assert list(one.env) == list(other.env)
     for field in ("role", "command", "user", "memory_mb", "pids_limit", "mounts", "tmpfs"):
         assert getattr(one, field) == getattr(other, field), field
+
+
+# --- the agent as a VM -------------------------------------------------------------------------
+
+VM = {"backend": "vm"}
+DOMAIN = "project-a-vm"
+
+
+def test_a_vm_takes_the_place_of_the_agents_container(recorder):
+    build(VM)
+    kinds = list(recorder.types.values())
+    assert kinds.count(CONTAINER) == 4
+    assert kinds.count("libvirt:index/domain:Domain") == 1
+    assert "project-a-agent" not in recorder.seen
+    roles = recorder.seen["project-a-network-internal-posture"]["roles"]
+    assert roles == ["pause"]
+
+
+def test_the_same_policy_reaches_the_same_gateway(recorder):
+    build(VM)
+    machine = dict(recorder.seen)
+    build()
+    for name in ("project-a-proxy-policy", "project-a-firewall-table"):
+        assert machine[name] == recorder.seen[name], name
+
+
+def test_no_vm_before_its_filters_firewall_and_bridge(recorder):
+    build(VM)
+    position = recorder.order.index
+    for earlier in (
+        "project-a-vm-link-filter",
+        "project-a-vm-filter",
+        "project-a-vm-generation",
+        "project-a-firewall-table",
+        "project-a-network-internal-posture",
+        "project-a-network-egress-posture",
+    ):
+        assert position(earlier) < position(DOMAIN), earlier
+    assert position("project-a-vm-link-filter") < position("project-a-vm-filter")
+    assert position(DOMAIN) < position("project-a-vm-posture") < position("project-a-vm-ready")
+    assert position("project-a-ready") < position("project-a-vm-ready")
+
+
+def test_the_domain_is_hardened_and_bound_to_its_filter(recorder):
+    build(VM)
+    domain = recorder.seen[DOMAIN]
+    spec = DomainSpec(sandbox="project-a", filter=filter_name("project-a"))
+    assert domain["xml"] == {"xslt": render_stylesheet(spec)}
+    assert domain["networkInterfaces"] == [
+        {"bridge": LEASE["bridge"], "mac": default_mac("project-a")}
+    ]
+    assert domain["autostart"] is False
+    assert domain["qemuAgent"] is False
+    assert "graphics" not in domain
+    assert "cloudinit" not in domain
+    posture = recorder.seen["project-a-vm-posture"]
+    assert posture["hardened"]["filter"] == filter_name("project-a")
+    assert posture["hardened"]["bridge"] == LEASE["bridge"]
+
+
+def test_root_workspace_and_seed_are_the_disks_in_this_order(recorder):
+    build({**VM, "vm": {"disk_gb": 5}})
+    disks = [disk["volumeId"] for disk in recorder.seen[DOMAIN]["disks"]]
+    assert disks == ["project-a-vm-root-id", "project-a-vm-workspace-id", "/pool/seed.img"]
+    root, workspace = (recorder.seen[f"project-a-vm-{name}"] for name in ("root", "workspace"))
+    assert root["size"] == workspace["size"] == 5 * 2**30
+    assert root["xml"] == {"xslt": render_overlay_stylesheet("/images/disk.qcow2", "qcow2")}
+    assert "xml" not in workspace
+
+
+def test_the_guest_is_told_address_proxy_keys_and_the_users_own_things(recorder):
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICsAt85wr/S/UDZ0zhBbUsEKHd6ktRgfwl19ArCvVklb"
+    build({**VM, "vm": {"ssh_key": key, "packages": ["jq"], "commands": ["echo hi"]}})
+    seed = recorder.seen["project-a-vm-seed"]
+    document = yaml.safe_load(seed["user_data"])
+    (user,) = document["users"]
+    assert user["ssh_authorized_keys"] == ["ssh-ed25519 project-a-vm-login-key", key]
+    assert document["packages"] == ["jq"]
+    assert document["runcmd"][-1] == "echo hi"
+    network = yaml.safe_load(seed["network_config"])["ethernets"]["eth0"]
+    assert network["addresses"] == [f"{LEASE['agent']}/24"]
+    assert network["nameservers"] == {"addresses": [LEASE["gateway"]], "search": []}
+    access = recorder.seen["project-a-vm-access"]
+    assert access["host_public"] == "ssh-ed25519 project-a-vm-host-key"
+
+
+def test_what_a_vm_needs_is_asked_of_the_host_first(recorder):
+    build({**VM, "vm": {"memory_mb": 512}})
+    needs = recorder.seen["project-a-preflight"]["machine"]
+    assert needs["image"] == "/images/disk.qcow2"
+    assert needs["memory_mb"] == 512
+    assert recorder.seen["project-a-preflight"]["images"] == [IMAGES["gateway"]]
+
+
+TEMPLATE = """<domain type='qemu'><memory unit='MiB'>{{memory_mb}}</memory><devices>
+<interface type='bridge'><mac address='{{mac}}'/><source bridge='{{bridge}}'/>
+<filterref filter='{{filter}}'/></interface></devices></domain>"""
+
+
+def test_a_template_replaces_the_domain_and_keeps_the_filter(recorder):
+    build({**VM, "vm": {"domain_template": TEMPLATE}})
+    sheet = recorder.seen[DOMAIN]["xml"]["xslt"]
+    assert f'filterref filter="{filter_name("project-a")}"' in sheet
+    assert f'source bridge="{LEASE["bridge"]}"' in sheet
+    assert recorder.seen["project-a-vm-posture"]["hardened"] == {}

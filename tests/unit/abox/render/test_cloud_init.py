@@ -93,7 +93,7 @@ def test_nobody_logs_in_with_a_password_or_as_root() -> None:
     ("path", "form"),
     [
         ("/etc/environment", '{}="{}"\n'),
-        ("/etc/profile.d/abox.sh", "export {}='{}'\n"),
+        ("/etc/profile.d/abox-proxy.sh", "export {}='{}'\n"),
         ("/etc/ssh/sshd_config.d/50-abox.conf", '"{}={}"'),
         ("/etc/systemd/system.conf.d/50-abox.conf", '"{}={}"'),
         ("/etc/systemd/user.conf.d/50-abox.conf", '"{}={}"'),
@@ -107,7 +107,18 @@ def test_every_login_and_service_is_told_proxy_and_trust(path: str, form: str) -
 
 def test_the_authority_is_trusted_and_lies_where_tools_add_it() -> None:
     document = user_data(SPEC)
+    written = {(f["path"], f.get("append", False)): f["content"] for f in document["write_files"]}
+    assert written["/etc/ssl/certs/ca-certificates.crt", True] == SPEC.ca_certificate
+    assert written["/usr/local/share/ca-certificates/abox.crt", False] == SPEC.ca_certificate
+    assert written["/etc/ssl/certs/abox-ca.pem", False] == SPEC.ca_certificate
+    assert ["update-ca-certificates", "--fresh"] in document["runcmd"]
+    assert "ca_certs" not in document
+
+
+def test_in_an_image_of_the_users_own_its_distribution_decides_how_to_trust() -> None:
+    document = user_data(replace(SPEC, prepared=False))
     assert document["ca_certs"] == {"trusted": [SPEC.ca_certificate]}
+    assert not any(file.get("append") for file in document["write_files"])
     assert files(SPEC)["/etc/ssl/certs/abox-ca.pem"] == SPEC.ca_certificate
 
 

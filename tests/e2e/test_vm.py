@@ -1,0 +1,285 @@
+"""The agent as a VM: filtered from its definition on, hardened, known before the first login.
+
+One VM stands for the whole file: without hardware virtualisation each boot takes its time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from abox.host_state import ssh_config
+from abox.naming import bridge_name, default_mac, filter_name, link_filter_name
+from abox.render.domain import normal_form as domain_form
+from abox.render.nwfilter import FilterSpec, filter_rules, link_rules
+from cli.frames import BROADCAST, HONEST, Maker
+from cli.guests import Guest
+from tests import host
+from tests.cases.sandbox import Sandbox
+from tests.e2e.conftest import ALLOWED, Abox, furnish
+from tests.e2e.test_lifecycle import STATE, leftovers
+from tests.stacks import Project
+from tests.world import World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+
+SETTINGS: dict[str, Any] = {
+    "backend": "vm",
+    "allow": [ALLOWED, "*.wild.test"],
+    "allow_private_cidrs": ["198.51.100.0/24"],
+    "vm": {"memory_mb": 1024, "disk_gb": 5},
+}
+BOOT_S = 1500
+"""Limit of one run of Pulumi: emulated, on a machine that does other things besides."""
+
+
+class Machine:
+    """One stack whose agent is a VM."""
+
+    def __init__(self, project: Project, name: str) -> None:
+        self.name = name
+        self.project = project
+        self.guest = Guest(name, ssh_config(STATE, name))
+
+    @property
+    def domain(self) -> str:
+        """Name of the domain."""
+        shown = self.project.pulumi("stack", "output", "domain", "--stack", self.name)
+        return shown.stdout.strip()
+
+    def run(self, *words: str, check: bool = True) -> host.Completed:
+        """Run a program in the guest."""
+        return host.run(self.guest.run(list(words)), check=check, timeout_s=300)
+
+    def boot_id(self) -> str:
+        """Changes with every boot."""
+        return self.run("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
+
+    def xml(self, *flags: str) -> str:
+        """libvirt's XML of the domain."""
+        return virsh("dumpxml", self.domain, *flags)
+
+    def drifted(self) -> bool:
+        """Whether a preview that expects no changes finds some."""
+        shown = self.project.pulumi(
+            "preview", "--expect-no-changes", "--stack", self.name, check=False
+        )
+        assert shown.code in (0, 7), shown.stdout + shown.stderr
+        return shown.code == 7
+
+    def up(self) -> host.Completed:
+        """Bring it to what its configuration says."""
+        return self.project.pulumi("up", "--yes", "--skip-preview", "--stack", self.name)
+
+
+def virsh(*arguments: str, text: str = "") -> str:
+    return host.run(["virsh", "-q", "-c", "qemu:///system", *arguments], text=text).stdout
+
+
+@pytest.fixture(scope="module")
+def machine(make_sandbox: Callable[[str], Sandbox], project: Project) -> Iterator[Machine]:
+    before, project.limit_s = project.limit_s, BOOT_S
+    sandbox = make_sandbox("v")
+    sandbox.stack.configure(sandbox.full_settings(SETTINGS))
+    sandbox.stack.up()
+    yield Machine(project, sandbox.name)
+    sandbox.down()
+    project.limit_s = before
+
+
+@pytest.fixture
+def vm(machine: Machine, world: World) -> Machine:
+    """The standing VM, in an upstream world with one allowed and one denied origin."""
+    furnish(world)
+    return machine
+
+
+def spec(vm: Machine) -> FilterSpec:
+    outputs = json.loads(vm.project.pulumi("stack", "output", "--json", "--stack", vm.name).stdout)
+    lease = [int(part) for part in outputs["gateway"].split(".")]
+    members = {role: IPv4Address(bytes([*lease[:3], last])) for role, last in
+               (("agent", 10), ("gateway", 2), ("host", 1))}  # fmt: skip
+    return FilterSpec(
+        name=filter_name(vm.name),
+        link=link_filter_name(vm.name),
+        mac=default_mac(vm.name),
+        proxy_port=8080,
+        **members,
+    )
+
+
+def rules_in(xml: str) -> list[tuple[str, str, str, dict[str, str]]]:
+    """Action, direction, protocol and match of each rule, in libvirt's order."""
+    rules = ElementTree.fromstring(xml).findall("rule")
+    return [(r.get("action", ""), r.get("direction", ""), r[0].tag, r[0].attrib) for r in rules]
+
+
+def test_vm_1_the_filter_reads_back_rule_by_rule(vm):
+    """VM-1: libvirt holds exactly the list, and both definitions of the domain refer to it."""
+    expected = spec(vm)
+    for name, rules in (
+        (expected.name, filter_rules(expected)),
+        (expected.link, link_rules(expected)),
+    ):
+        asked = [(r.action, r.direction, r.protocol, dict(r.match)) for r in rules]
+        assert rules_in(virsh("nwfilter-dumpxml", name)) == asked
+    for flags in ((), ("--inactive",)):
+        (nic,) = ElementTree.fromstring(vm.xml(*flags)).findall("devices/interface")
+        bound = nic.find("filterref")
+        assert bound is not None
+        assert bound.get("filter") == expected.name
+
+
+def test_vm_2_nothing_passes_from_inside_as_root(vm, project):
+    """VM-2: every probe of `abox check`, raw frames of the VM's root among them, is held."""
+    abox = Abox(project, vm)
+    shown = abox("check", vm.name, "--json", timeout_s=BOOT_S)
+    document = json.loads(shown.stdout)
+    rows = {row["id"]: row for row in document["probes"]}
+    assert rows["frames-control"]["state"] == "ok"  # control: a true frame is seen
+    assert {name for name, row in rows.items() if row["state"] != "ok"} == set()
+    assert shown.code == 0
+
+
+def test_vm_3_the_machine_is_hardened_and_qemu_confined(vm):
+    """VM-3: virtio alone, nothing of the host; QEMU without rights, with a call filter."""
+    devices = [line for line in domain_form(vm.xml()) if line.startswith("device ")]
+    kinds = {line.split()[1] for line in devices}
+    assert kinds <= {"emulator", "disk", "interface", "console", "controller", "input", "audio",
+                     "memballoon"}  # fmt: skip
+    assert "device memballoon model=none" in devices
+    pid = Path(f"/run/libvirt/qemu/{vm.domain}.pid").read_text().strip()
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert "Seccomp:\t2" in status
+    assert "CapEff:\t0000000000000000" in status
+    assert not status.partition("Uid:\t")[2].startswith("0\t")
+
+
+def test_vm_4_the_guest_proves_a_key_that_is_known_before(vm, tmp_path):
+    """VM-4: no trust on first use; a guest with another key is not logged in to."""
+    assert vm.run("true").code == 0  # control
+    other = tmp_path / "known_hosts"
+    key = "AAAAC3NzaC1lZDI1NTE5AAAAICsAt85wr/S/UDZ0zhBbUsEKHd6ktRgfwl19ArCvVklb"
+    other.write_text(f"guest ssh-ed25519 {key}\n")
+    done = host.run([*vm.guest.ssh("-o", f"UserKnownHostsFile={other}"), "true"], check=False)
+    assert done.code == 255
+    assert "verification failed" in done.stderr.lower()
+
+
+def test_vm_5_tools_in_the_guest_reach_what_is_allowed_and_nothing_else(vm):
+    """VM-5: without a setting; DNS, proxy and authority come from the first boot."""
+    fetch = ["curl", "-sS", "-o", "/dev/null", "-m", "60", "-w", "%{http_code}"]
+    assert vm.run(*fetch, f"https://{ALLOWED}/").stdout == "200"
+    assert vm.run(*fetch, "http://evil.test/").stdout == "403"
+    assert vm.run(*fetch, "--noproxy", "*", "http://198.51.100.10/", check=False).code != 0
+    python = f"import urllib.request as u; print(u.urlopen('https://{ALLOWED}/').status)"
+    assert vm.run("python3", "-c", python).stdout.strip() == "200"
+    assert vm.run("git", "ls-remote", f"https://{ALLOWED}/x.git", check=False).code == 128
+
+
+def loosen_filter(vm: Machine) -> None:
+    name = filter_name(vm.name)
+    uuid = ElementTree.fromstring(virsh("nwfilter-dumpxml", name)).findtext("uuid", "")
+    rule = "<rule action='accept' direction='inout'><all/></rule>"
+    xml = f"<filter name='{name}' chain='root'><uuid>{uuid}</uuid>{rule}</filter>"
+    virsh("nwfilter-define", "/dev/stdin", text=xml)
+
+
+def take_filter_off(vm: Machine) -> None:
+    nic = ElementTree.fromstring(vm.xml()).find("devices/interface")
+    assert nic is not None
+    for filterref in nic.findall("filterref"):
+        nic.remove(filterref)
+    xml = ElementTree.tostring(nic, encoding="unicode")
+    virsh("update-device", vm.domain, "/dev/stdin", "--live", "--config", text=xml)
+
+
+def take_rules_off(vm: Machine) -> None:
+    target = ElementTree.fromstring(vm.xml()).find("devices/interface/target")
+    assert target is not None
+    host.run(["ebtables", "-t", "nat", "-F", f"libvirt-I-{target.get('dev')}"])
+
+
+TAMPERINGS = {
+    "filter-loosened": loosen_filter,
+    "filter-off": take_filter_off,
+    "kernel-rules-off": take_rules_off,
+    "suspended": lambda vm: virsh("suspend", vm.domain),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_vm_6_a_tampering_is_seen_and_repaired_without_a_reboot(vm, name):
+    """VM-6: filter, binding, kernel rules, state: one preview tells, one `up` puts it right."""
+    before = vm.boot_id()
+    TAMPERINGS[name](vm)
+    assert vm.drifted()
+    vm.up()
+    assert not vm.drifted()
+    assert vm.boot_id() == before
+
+
+def test_vm_7_a_reboot_comes_back_filtered_and_changes_nothing(vm):
+    """VM-7: a second `up` after a reboot by hand has nothing to do; the first boot isn't again."""
+    instance = vm.run("cat", "/var/lib/cloud/data/instance-id").stdout
+    before = vm.boot_id()
+    virsh("reset", vm.domain)
+    host.wait_until(
+        lambda: host.run(vm.guest.run(["true"]), check=False, timeout_s=60).code == 0,
+        timeout_s=BOOT_S,
+        describe=lambda: "no login after the reset",
+        every_s=2,
+    )
+    assert vm.boot_id() != before
+    assert vm.run("cat", "/var/lib/cloud/data/instance-id").stdout == instance
+    assert not vm.drifted()
+
+
+def test_vm_8_the_workspace_outlives_a_machine_with_other_limits(vm, project):
+    """VM-8: the preview says that the machine is made anew; files stay, the pod isn't touched."""
+    abox = Abox(project, vm)
+    vm.run("sh", "-c", "echo kept > /workspace/kept; echo kept > $HOME/kept; sync")
+    pod = abox.containers()
+    text = abox.settings.read_text()
+    try:
+        abox.settings.write_text(text.replace("memory_mb: 1024", "memory_mb: 1152"))
+        shown = project.pulumi("preview", "--stack", vm.name)
+        assert "replace" in shown.stdout
+        vm.up()
+        assert vm.run("cat", "/workspace/kept", "/home/agent/kept").stdout == "kept\nkept\n"
+        assert abox.containers() == pod
+    finally:
+        abox.settings.write_text(text)
+
+
+def test_vm_9_destroy_leaves_no_domain_disk_filter_or_tap(make_sandbox, machine):
+    """VM-9: and no pool, lease, key or folder. The last test: it takes the VM away."""
+    name = machine.name
+    assert len(leftovers(name) + of_libvirt(name)) >= 14  # control
+    machine.project.pulumi("destroy", "--yes", "--skip-preview", "--stack", name)
+    assert leftovers(name) + of_libvirt(name) == []
+
+
+def of_libvirt(name: str) -> list[str]:
+    """Whatever of a sandbox libvirt and the host's disks hold."""
+    found = [line for line in virsh("list", "--all", "--name").split() if line.startswith(name)]
+    found += [line for line in virsh("pool-list", "--all", "--name").split() if name in line]
+    filters = {filter_name(name), link_filter_name(name)}
+    found += [w for line in virsh("nwfilter-list").splitlines() for w in line.split()
+              if w in filters]  # fmt: skip
+    found += [str(p) for p in Path("/var/lib/libvirt/images/abox").glob(f"{name}*")]
+    links = json.loads(host.run(["ip", "-j", "link"]).stdout)
+    found += [link["ifname"] for link in links if link.get("master") == bridge_name(name)]
+    return found
+
+
+def test_the_frames_of_the_check_are_made_for_watchers():
+    """A frame that is sent to everybody is seen by a watcher on the bridge, whoever it is for."""
+    maker = Maker("52:54:00:00:00:01", "10.10.0.10", "10.10.0.2", "10.10.0.1", BROADCAST)
+    assert all(make(maker, b"#" * 12)[:6] == b"\xff" * 6 for make in HONEST.values())
