@@ -169,6 +169,7 @@ class Sandbox(ComponentResource):
                     proxy_port=settings.proxy_port,
                     proxy_url=proxy.url,
                     ca_certificate=proxy.ca_certificate,
+                    trusted_cas=settings.trusted_cas,
                     before_domain=confines,
                     before_ready=[ready],
                 ),

@@ -97,6 +97,8 @@ class VmArgs:
     proxy_url: Input[str]
     ca_certificate: Input[str]
     """The sandbox's authority, PEM."""
+    trusted_cas: tuple[str, ...]
+    """PEM certificates of authorities that origins may use besides the public ones."""
     before_domain: Sequence[Resource]
     """All that confines the VM: it stands before the VM is defined, and until it has gone."""
     before_ready: Sequence[Resource]
@@ -258,6 +260,7 @@ class Vm(ComponentResource):
                 gateway=told["gateway"],
                 proxy_url=told["proxy_url"],
                 ca_certificate=told["ca_certificate"],
+                trusted_cas=self._args.trusted_cas,
                 prepared=not settings.image,
                 packages=settings.packages,
                 files=tuple(

@@ -7,6 +7,7 @@ trust. All of it is data that a YAML library writes: no value can become a key o
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from typing import Any
 
 import yaml
 
-from abox.agent_environment import BUNDLE, SANDBOX_CA, agent_environment
+from abox.agent_environment import (
+    BUNDLE,
+    JAVA_TRUST_STORE,
+    SANDBOX_CA,
+    agent_environment,
+)
+from abox.java_keystore import render_java_keystore
 from abox.naming import LABEL_SANDBOX
 
 INTERFACE = "eth0"
@@ -93,6 +100,8 @@ class GuestSpec:
     proxy_url: str
     ca_certificate: str
     """The sandbox's authority, PEM."""
+    trusted_cas: tuple[str, ...] = ()
+    """The stack's further authorities, PEM: what isn't intercepted needs them."""
     prepared: bool = True
     """Whether the image is the project's own, whose places are known; else cloud-init's modules
     do by the rules of the distribution what is written directly here, and take longer."""
@@ -127,7 +136,7 @@ def render_user_data(spec: GuestSpec) -> str:
         "runcmd": [*_system_commands(spec), *spec.extra_commands, *spec.commands],
     }
     if not spec.prepared:
-        document["ca_certs"] = {"trusted": [spec.ca_certificate]}
+        document["ca_certs"] = {"trusted": [*spec.trusted_cas, spec.ca_certificate]}
     if spec.packages:
         document |= {"package_update": True, "packages": list(spec.packages)}
     return f"#cloud-config\n{_yaml(document)}"
@@ -226,12 +235,23 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
 
 
 def _trust_files(spec: GuestSpec) -> list[dict[str, Any]]:
-    """The authority, trusted before the first login; the store is made anew after that."""
+    """The authorities, trusted before the first login; the store is made anew after that."""
+    trusted = _trusted(spec)
+    java = {
+        **_file(GuestFile(path=JAVA_TRUST_STORE, content="")),
+        "content": base64.b64encode(render_java_keystore(trusted)).decode(),
+        "encoding": "b64",
+    }
     if not spec.prepared:
-        return []
-    source = GuestFile(path=CA_SOURCE, content=spec.ca_certificate)
-    bundle = GuestFile(path=BUNDLE, content=spec.ca_certificate)
-    return [_file(source), {**_file(bundle), "append": True}]
+        return [java]
+    source = GuestFile(path=CA_SOURCE, content=trusted)
+    bundle = GuestFile(path=BUNDLE, content=trusted)
+    return [java, _file(source), {**_file(bundle), "append": True}]
+
+
+def _trusted(spec: GuestSpec) -> str:
+    parts = (*spec.trusted_cas, spec.ca_certificate)
+    return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
 
 
 def _lines(environment: Mapping[str, str], form: str) -> str:

@@ -18,7 +18,6 @@ from abox.host_state import ssh_config
 from abox.naming import bridge_name, default_mac, filter_name, link_filter_name
 from abox.render.domain import normal_form as domain_form
 from abox.render.nwfilter import FilterSpec, filter_rules, link_rules
-from cli.frames import BROADCAST, HONEST, Maker
 from cli.guests import Guest
 from tests import host
 from tests.cases.sandbox import Sandbox
@@ -277,9 +276,3 @@ def of_libvirt(name: str) -> list[str]:
     links = json.loads(host.run(["ip", "-j", "link"]).stdout)
     found += [link["ifname"] for link in links if link.get("master") == bridge_name(name)]
     return found
-
-
-def test_the_frames_of_the_check_are_made_for_watchers():
-    """A frame that is sent to everybody is seen by a watcher on the bridge, whoever it is for."""
-    maker = Maker("52:54:00:00:00:01", "10.10.0.10", "10.10.0.2", "10.10.0.1", BROADCAST)
-    assert all(make(maker, b"#" * 12)[:6] == b"\xff" * 6 for make in HONEST.values())

@@ -12,8 +12,8 @@ from cli.main import run
 from cli.version import VERSION
 
 COMMANDS = {
-    "check", "drift", "exec", "shell", "tap", "logs", "profile", "explain", "allow", "deny", "ls",
-    "doctor",
+    "check", "drift", "exec", "shell", "ssh", "cp", "tap", "logs", "profile", "explain", "allow",
+    "deny", "ls", "doctor",
 }  # fmt: skip
 
 

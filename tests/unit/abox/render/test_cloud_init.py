@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import replace
 from ipaddress import IPv4Interface
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abox.agent_environment import agent_environment
+from abox.java_keystore import render_java_keystore
 from abox.render.cloud_init import (
     GuestFile,
     GuestSpec,
@@ -33,7 +35,7 @@ SPEC = GuestSpec(
     address=IPv4Interface("10.10.3.10/24"),
     gateway="10.10.3.2",
     proxy_url=PROXY,
-    ca_certificate="-----BEGIN CERTIFICATE-----\nxyz\n-----END CERTIFICATE-----\n",
+    ca_certificate="-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n",
 )
 
 
@@ -113,6 +115,22 @@ def test_the_authority_is_trusted_and_lies_where_tools_add_it() -> None:
     assert written["/etc/ssl/certs/abox-ca.pem", False] == SPEC.ca_certificate
     assert ["update-ca-certificates", "--fresh"] in document["runcmd"]
     assert "ca_certs" not in document
+
+
+def test_java_finds_the_authorities_in_its_own_form() -> None:
+    other = SPEC.ca_certificate.replace("YWJj", "ZGVm")
+    told = replace(SPEC, trusted_cas=(other,))
+    (store,) = [f for f in user_data(told)["write_files"] if f.get("encoding") == "b64"]
+    assert store["path"] == "/etc/ssl/certs/java/cacerts"
+    assert base64.b64decode(store["content"]) == render_java_keystore(other + SPEC.ca_certificate)
+
+
+def test_the_stacks_further_authorities_are_trusted_as_well() -> None:
+    other = SPEC.ca_certificate.replace("YWJj", "ZGVm")
+    told = replace(SPEC, trusted_cas=(other,))
+    assert files(told)["/etc/ssl/certs/ca-certificates.crt"] == other + SPEC.ca_certificate
+    own = user_data(replace(told, prepared=False))
+    assert own["ca_certs"] == {"trusted": [other, SPEC.ca_certificate]}
 
 
 def test_in_an_image_of_the_users_own_its_distribution_decides_how_to_trust() -> None:
