@@ -471,7 +471,7 @@ def remove_folder(path: Path) -> None:
 def remove_document(path: Path) -> None:
     """Remove a document, and its folder if that leaves it empty."""
     path.unlink(missing_ok=True)
-    remove_folder(path.parent)
+    remove_empty_folder(path.parent)
 
 
 def has_tool(name: str) -> bool:
@@ -495,7 +495,7 @@ def is_readable(path: str) -> bool:
         return False
 
 
-def remove_folder(folder: Path) -> None:
+def remove_empty_folder(folder: Path) -> None:
     """Remove a folder if it is empty."""
     with contextlib.suppress(OSError):
         folder.rmdir()

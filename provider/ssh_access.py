@@ -38,7 +38,7 @@ class SshAccess:
         """Remove the files and the folder."""
         for name in (CONFIG, KEY, KNOWN_HOSTS):
             host.remove_document(self.folder / name)
-        host.remove_folder(self.folder.parent)
+        host.remove_empty_folder(self.folder.parent)
 
 
 def digest(parts: list[str]) -> str:

@@ -1,8 +1,9 @@
-"""The watcher of `abox check`: a frame that passes is told, and nothing is proven without a control."""
+"""The watcher of `abox check`: a frame that passes is told, and nothing counts alone."""
 
 from __future__ import annotations
 
 import inspect
+import socket
 
 import pytest
 
@@ -13,23 +14,16 @@ from cli.frames import ATTACKS, BROADCAST, HONEST, Maker, mark_of
 MAKER = Maker("52:54:00:00:00:01", "10.10.0.10", "10.10.0.2", "10.10.0.1", BROADCAST)
 
 
-class Socket:
-    """Hands out frames, then has none."""
-
-    def __init__(self, frames):
-        self.frames = list(frames)
-
-    def recv(self, _):
-        if not self.frames:
-            raise BlockingIOError
-        return self.frames.pop()
-
-
 def rows(*names):
     watcher = FrameWatcher("abx-dev", MAKER)
     made = {**HONEST, **ATTACKS}
-    watcher._socket = Socket(made[name](MAKER, mark_of(name)) for name in names)
-    return {row.id: row.state for row in watcher.rows()}
+    sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with sender, receiver:
+        receiver.setblocking(False)
+        for name in names:
+            sender.send(made[name](MAKER, mark_of(name)))
+        watcher._socket = receiver
+        return {row.id: row.state for row in watcher.rows()}
 
 
 def test_only_true_frames_pass():
