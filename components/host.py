@@ -492,15 +492,17 @@ class CloudInitVolume(CustomResource):
         meta_data: Input[str],
         network_config: Input[str],
         user_data: Input[str],
+        boot_script: Input[str],
         opts: ResourceOptions | None = None,
     ) -> None:
-        """Put cloud-init's documents into a volume of ``pool``."""
+        """Put cloud-init's documents, and a script unless empty, into a volume of ``pool``."""
         props = {
             "sandbox": sandbox,
             "pool": pool,
             "meta_data": meta_data,
             "network_config": network_config,
             "user_data": user_data,
+            "boot_script": boot_script,
             **_unset("path digest live_digest"),
         }
         super().__init__("abox:index:CloudInitVolume", name, props, opts)

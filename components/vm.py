@@ -13,6 +13,7 @@ import pulumi_libvirt as libvirt
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.naming import default_mac, filter_name, link_filter_name
+from abox.render.boot_script import render_boot_script
 from abox.render.cloud_init import GuestFile, GuestSpec, render_seed
 from abox.render.domain import (
     EMULATED,
@@ -241,6 +242,7 @@ class Vm(ComponentResource):
             meta_data=documents["meta-data"],
             network_config=documents["network-config"],
             user_data=documents["user-data"],
+            boot_script=documents["boot.sh"],
             opts=ResourceOptions(parent=self),
         )
         return [root.id, workspace.id, seed.path]
@@ -248,30 +250,31 @@ class Vm(ComponentResource):
     def _seed(self, told: Mapping[str, str]) -> dict[str, str]:
         settings = self._args.settings
         keys = [told["login_key"], *([settings.ssh_key] if settings.ssh_key else [])]
-        return render_seed(
-            GuestSpec(
-                sandbox=self._args.sandbox,
-                user=settings.user,
-                authorized_keys=tuple(keys),
-                host_key=told["host_key"],
-                host_key_public=told["host_key_public"],
-                mac=self._mac,
-                address=IPv4Interface(f"{told['address']}/24"),
-                gateway=told["gateway"],
-                proxy_url=told["proxy_url"],
-                ca_certificate=told["ca_certificate"],
-                trusted_cas=self._args.trusted_cas,
-                prepared=not settings.image,
-                packages=settings.packages,
-                files=tuple(
-                    GuestFile(
-                        path=file.path, content=file.content, mode=file.mode, owner=file.owner
-                    )
-                    for file in settings.files
-                ),
-                commands=settings.commands,
-            )
+        spec = GuestSpec(
+            sandbox=self._args.sandbox,
+            user=settings.user,
+            authorized_keys=tuple(keys),
+            host_key=told["host_key"],
+            host_key_public=told["host_key_public"],
+            mac=self._mac,
+            address=IPv4Interface(f"{told['address']}/24"),
+            gateway=told["gateway"],
+            proxy_url=told["proxy_url"],
+            ca_certificate=told["ca_certificate"],
+            trusted_cas=self._args.trusted_cas,
+            prepared=not settings.image,
+            packages=settings.packages,
+            files=tuple(
+                GuestFile(path=file.path, content=file.content, mode=file.mode, owner=file.owner)
+                for file in settings.files
+            ),
+            commands=settings.commands,
         )
+        return {
+            **render_seed(spec),
+            # Another image has no unit that runs it.
+            "boot.sh": render_boot_script(spec) if spec.prepared else "",
+        }
 
     def _domain(
         self,
@@ -319,6 +322,8 @@ class Vm(ComponentResource):
             sandbox=args.sandbox,
             filter=filter_name(args.sandbox),
             acceleration=args.machine.acceleration,
+            base=args.machine.image,
+            base_format=args.machine.format,
         )
 
     def _stylesheet(self) -> Input[str]:

@@ -95,11 +95,58 @@ MASKED_GENERATORS = (
 )
 """Programs that look for units to make, each at every boot; the one of fstab stays."""
 
-ENABLED_UNITS = ("cloud-init.target", "systemd-networkd.service")
-"""What Debian doesn't start by itself."""
+ENABLED_UNITS = {
+    "abox-grow.service": "multi-user.target",
+    "abox-seed.service": "sysinit.target",
+    "cloud-init.target": "multi-user.target",
+    "systemd-networkd.service": "multi-user.target",
+}
+"""What Debian doesn't start by itself → what wants it."""
 
-FSTAB = f"{ROOT_DEVICE} / ext4 noatime,errors=remount-ro,x-systemd.growfs 0 0\n"
-"""The root filesystem grows to the size of its disk, without a program for it."""
+FSTAB = f"{ROOT_DEVICE} / ext4 noatime,errors=remount-ro 0 0\n"
+
+GROW_UNIT = """\
+[Unit]
+Description=Grow the root filesystem to the size of its disk
+After=ssh.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/lib/systemd/systemd-growfs /
+"""
+"""The first login needn't wait for it: by fstab's option it would."""
+
+SEED_DEVICE = "/dev/vdc"
+SEED_SCRIPT = "/usr/local/lib/abox/seed"
+SEED = f"""\
+#!/bin/sh
+# The host's own script on the seed does in a second what cloud-init takes half a minute for.
+mkdir -p /run/abox/seed
+mount -t iso9660 -o ro,nodev,nosuid,noexec {SEED_DEVICE} /run/abox/seed || exit 0
+[ ! -e /run/abox/seed/boot.sh ] || sh /run/abox/seed/boot.sh
+result=$?
+umount /run/abox/seed
+exit $result
+"""
+"""A seed without such a script is cloud-init's, as is one whose script leaves something to do."""
+
+SEED_UNIT = f"""\
+[Unit]
+Description=Hear from the host what this guest is
+DefaultDependencies=no
+ConditionPathExists={SEED_DEVICE}
+Before=sysinit.target network-pre.target systemd-sysctl.service
+Before=cloud-init-local.service systemd-networkd.service systemd-networkd.socket
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={SEED_SCRIPT}
+"""
+
+UNLESS_TOLD = "[Unit]\nConditionPathExists=!/run/abox/told\n"
+"""Of what has nothing left to do once the host's script has said everything."""
 
 UDEV_TRIGGER = """\
 [Service]
@@ -206,12 +253,17 @@ def _units(root: Path) -> None:
     for generator in MASKED_GENERATORS:
         make_link(root, f"/etc/systemd/system-generators/{generator}", "/dev/null")
     make_link(root, f"{system}/default.target", "/lib/systemd/system/multi-user.target")
-    for unit in ENABLED_UNITS:
-        make_link(root, f"{system}/multi-user.target.wants/{unit}", f"/lib/systemd/system/{unit}")
+    write_file(root, SEED_SCRIPT, SEED, mode=0o755)
+    write_file(root, "/lib/systemd/system/abox-seed.service", SEED_UNIT)
+    write_file(root, "/lib/systemd/system/abox-grow.service", GROW_UNIT)
+    for unit, target in ENABLED_UNITS.items():
+        make_link(root, f"{system}/{target}.wants/{unit}", f"/lib/systemd/system/{unit}")
+    for unit in ("systemd-networkd.service", "systemd-networkd.socket"):
+        write_file(root, f"{system}/{unit}.d/abox.conf", UNLESS_TOLD)
     write_file(root, f"{system}/systemd-udev-trigger.service.d/abox.conf", UDEV_TRIGGER)
     write_file(root, f"{system}/ssh.service.d/abox.conf", SSH_START)
     for stage in CLOUD_STAGES:
-        lean = f"[Service]\nEnvironment=PYTHONPATH={LEAN_MODULES}\n"
+        lean = f"{UNLESS_TOLD}\n[Service]\nEnvironment=PYTHONPATH={LEAN_MODULES}\n"
         write_file(root, f"{system}/{stage}.service.d/abox.conf", lean)
 
 

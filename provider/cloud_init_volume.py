@@ -11,7 +11,14 @@ from abox.errors import HostError
 from abox.render.nocloud import image_digest, render_image
 from provider.resource import UNKNOWN, Data, Field, Resource, is_unknown
 
-DOCUMENTS = ("meta_data", "network_config", "user_data")
+DOCUMENTS = {
+    "boot_script": "boot.sh",
+    "meta_data": "meta-data",
+    "network_config": "network-config",
+    "user_data": "user-data",
+}
+"""Fields → names of the files on the disk."""
+
 DIGEST_SHOWN = 16
 """Characters of the digest that the volume's name holds."""
 
@@ -68,6 +75,7 @@ class CloudInitVolumeResource(Resource):
         Field(name="meta_data", kind=str, replaces=True),
         Field(name="network_config", kind=str, replaces=True),
         Field(name="user_data", kind=str, replaces=True, secret=True),
+        Field(name="boot_script", kind=str, replaces=True, secret=True),
     )
     drift_fields: ClassVar = ("live_digest",)
 
@@ -128,4 +136,5 @@ class CloudInitVolumeResource(Resource):
 
 
 def _image(inputs: Data) -> bytes:
-    return render_image({name.replace("_", "-"): inputs[name] for name in DOCUMENTS})
+    # An empty script is none: without a file of its name the guest asks cloud-init.
+    return render_image({file: inputs[field] for field, file in DOCUMENTS.items() if inputs[field]})

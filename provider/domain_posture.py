@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
@@ -346,6 +346,6 @@ def _hardened(document: dict[str, Any]) -> HardenedDomain | None:
     if not document:
         return None
     values = dict(document)
-    names = ("sandbox", "filter", "monitor", "acceleration")
+    names = [each.name for each in fields(DomainSpec) if each.name in values]
     spec = DomainSpec(**{name: values.pop(name) for name in names})
     return HardenedDomain(spec=spec, **values)

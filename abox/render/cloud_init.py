@@ -50,12 +50,15 @@ UsePAM no
 NO_PASSWORD = "*"  # noqa: S105  # the opposite of one
 """Hash that no password has; unlike a lock it leaves keys alone."""
 
-CA_SOURCE = "/usr/local/share/ca-certificates/abox.crt"
-"""Where Debian takes authorities from when it makes its trust store anew."""
+SUDO = "ALL=(ALL) NOPASSWD:ALL"
+"""The guest is the sandbox: who is root in it is no nearer to the host."""
 
-_WORKSPACE = (
+CA_SOURCES = "/usr/local/share/ca-certificates"
+"""Where Debian takes authorities from when it makes its trust store anew, one a file."""
+
+WORKSPACE_SCRIPT = (
     f"blkid {WORKSPACE_DISK} >/dev/null || mkfs.ext4 -q -L {WORKSPACE_LABEL} "
-    f"-E root_owner={GUEST_ID}:{GUEST_ID} {WORKSPACE_DISK}; "
+    f"-E nodiscard,lazy_itable_init=1,root_owner={GUEST_ID}:{GUEST_ID} {WORKSPACE_DISK}; "
     f"mkdir -p {WORKSPACE}; mountpoint -q {WORKSPACE} || "
     f"mount -o nodev,nosuid {WORKSPACE_DISK} {WORKSPACE}"
 )
@@ -118,7 +121,7 @@ class GuestSpec:
 def render_user_data(spec: GuestSpec) -> str:
     """cloud-config: accounts, keys, proxy and trust, disks, the user's own additions."""
     document: dict[str, Any] = {
-        "hostname": _hostname(spec.sandbox),
+        "hostname": guest_hostname(spec.sandbox),
         "ssh_pwauth": False,
         "disable_root": True,
         "ssh_deletekeys": True,
@@ -126,13 +129,13 @@ def render_user_data(spec: GuestSpec) -> str:
         "ssh_keys": {"ed25519_private": spec.host_key, "ed25519_public": spec.host_key_public},
         "users": [_user(spec)],
         "write_files": [
-            *(_file(each) for each in (*_system_files(spec), *spec.extra_files)),
+            *(_file(each) for each in (*system_files(spec), *spec.extra_files)),
             *_trust_files(spec),
             # Their owners may be made only after cloud-init's first files are written.
             *({**_file(each), "defer": True} for each in spec.files),
         ],
         # At every boot, and without a look into the guest's own list of mounts.
-        "bootcmd": [["sh", "-c", _WORKSPACE]],
+        "bootcmd": [["sh", "-c", WORKSPACE_SCRIPT]],
         "runcmd": [*_system_commands(spec), *spec.extra_commands, *spec.commands],
     }
     if not spec.prepared:
@@ -156,14 +159,18 @@ def render_network_config(spec: GuestSpec) -> str:
     return _yaml({"version": 2, "ethernets": {INTERFACE: ethernet}})
 
 
-def render_meta_data(spec: GuestSpec) -> str:
-    """The instance: its id stays as long as the guest is told the same."""
+def instance_id(spec: GuestSpec) -> str:
+    """Name of what the guest is told: stays the same as long as that does."""
     told = render_user_data(spec) + render_network_config(spec)
-    instance = f"abox-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return f"abox-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def render_meta_data(spec: GuestSpec) -> str:
+    """The instance, and whose it is."""
     return _yaml(
         {
-            "instance-id": instance,
-            "local-hostname": _hostname(spec.sandbox),
+            "instance-id": instance_id(spec),
+            "local-hostname": guest_hostname(spec.sandbox),
             LABEL_SANDBOX: spec.sandbox,
         }
     )
@@ -178,7 +185,8 @@ def render_seed(spec: GuestSpec) -> dict[str, str]:
     }
 
 
-def _hostname(sandbox: str) -> str:
+def guest_hostname(sandbox: str) -> str:
+    """The sandbox's name in the letters of a host name."""
     return sandbox.replace("_", "-")
 
 
@@ -188,8 +196,7 @@ def _user(spec: GuestSpec) -> dict[str, Any]:
         "shell": "/bin/bash",
         "lock_passwd": False,
         "hashed_passwd": NO_PASSWORD,
-        # The guest is the sandbox: who is root in it is no nearer to the host.
-        "sudo": "ALL=(ALL) NOPASSWD:ALL",
+        "sudo": SUDO,
         "ssh_authorized_keys": list(spec.authorized_keys),
     }
 
@@ -203,7 +210,8 @@ def _file(file: GuestFile) -> dict[str, Any]:
     }
 
 
-def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
+def system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
+    """Proxy, trust, resolver and login, as files of the guest."""
     environment = agent_environment(spec.proxy_url)
     manager = _manager_config(environment)
     return (
@@ -221,7 +229,7 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
         ),
         GuestFile(
             path="/etc/hosts",
-            content=f"127.0.0.1 localhost\n127.0.1.1 {_hostname(spec.sandbox)}\n",
+            content=f"127.0.0.1 localhost\n127.0.1.1 {guest_hostname(spec.sandbox)}\n",
         ),
         # networkd alone writes none; where resolved is, it has the resolver from the network.
         GuestFile(path="/etc/resolv.conf", content=f"nameserver {spec.gateway}\n"),
@@ -236,22 +244,36 @@ def _system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
 
 def _trust_files(spec: GuestSpec) -> list[dict[str, Any]]:
     """The authorities, trusted before the first login; the store is made anew after that."""
-    trusted = _trusted(spec)
     java = {
         **_file(GuestFile(path=JAVA_TRUST_STORE, content="")),
-        "content": base64.b64encode(render_java_keystore(trusted)).decode(),
+        "content": render_java_store(spec),
         "encoding": "b64",
     }
     if not spec.prepared:
         return [java]
-    source = GuestFile(path=CA_SOURCE, content=trusted)
-    bundle = GuestFile(path=BUNDLE, content=trusted)
-    return [java, _file(source), {**_file(bundle), "append": True}]
+    bundle = GuestFile(path=BUNDLE, content="".join(f.content for f in trust_sources(spec)))
+    sources = [_file(source) for source in trust_sources(spec)]
+    return [java, *sources, {**_file(bundle), "append": True}]
 
 
-def _trusted(spec: GuestSpec) -> str:
-    parts = (*spec.trusted_cas, spec.ca_certificate)
-    return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+def trust_sources(spec: GuestSpec) -> tuple[GuestFile, ...]:
+    """The sandbox's authority and the stack's further ones, each as a file of Debian's."""
+    own = GuestFile(path=f"{CA_SOURCES}/abox.crt", content=_ended(spec.ca_certificate))
+    others = (
+        GuestFile(path=f"{CA_SOURCES}/abox-{number}.crt", content=_ended(certificate))
+        for number, certificate in enumerate(spec.trusted_cas, start=1)
+    )
+    return (*others, own)
+
+
+def render_java_store(spec: GuestSpec) -> str:
+    """The same authorities in Java's form, in base 64."""
+    trusted = "".join(source.content for source in trust_sources(spec))
+    return base64.b64encode(render_java_keystore(trusted)).decode()
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def _lines(environment: Mapping[str, str], form: str) -> str:

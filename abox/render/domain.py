@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from abox.naming import is_name
+from abox.render.volume import FORMATS
 
 MACHINE = "q35"
 """libvirt stores the versioned name of the day of creation, so the machine is pinned from then."""
@@ -47,6 +48,10 @@ class DomainSpec:
     """Path of the unix socket behind the monitor port; empty: there is no such port."""
     acceleration: str = EMULATED
     """Type of the domain."""
+    base: str = ""
+    """Path of the image below the first disk; empty: libvirt finds out by itself."""
+    base_format: str = ""
+    """qcow2 or raw."""
 
     def __post_init__(self) -> None:
         if not is_name(self.sandbox):
@@ -55,6 +60,10 @@ class DomainSpec:
             raise ValueError(f"{self.filter!r}: letters, digits, '.', '-' and '_' only")
         if self.monitor and not (self.monitor.startswith("/") and self.monitor.isprintable()):
             raise ValueError(f"{self.monitor!r}: an absolute path without control characters")
+        if self.base and not (self.base.startswith("/") and self.base.isprintable()):
+            raise ValueError(f"{self.base!r}: an absolute path without control characters")
+        if self.base and self.base_format not in FORMATS:
+            raise ValueError(f"{self.base_format!r}: one of {', '.join(FORMATS)}")
         if self.acceleration not in (EMULATED, ACCELERATED):
             raise ValueError(f"{self.acceleration!r}: {EMULATED} or {ACCELERATED}")
 
@@ -105,6 +114,8 @@ def _devices(devices: ElementTree.Element, spec: DomainSpec) -> None:
     disk = _add(_each(devices, "devices/disk"), "disk", type="{@type}", device="disk")
     _add(disk, "driver", name="qemu", type="{driver/@type}")
     _copy(disk, "source")
+    if spec.base:
+        _base(disk, spec)
     _add(disk, "target", dev="{target/@dev}", bus="virtio")
     last = _add(disk, f"{{{_XSL}}}if", test="position() = last()")
     _add(last, "readonly")
@@ -117,15 +128,28 @@ def _devices(devices: ElementTree.Element, spec: DomainSpec) -> None:
     _add(_add(devices, "console", type="pty"), "target", type="virtio", port="0")
     if spec.monitor:
         channel = _add(devices, "channel", type="unix")
-        # Braces would be read as an expression.
-        path = spec.monitor.replace("{", "{{").replace("}", "}}")
-        source = _add(channel, "source", mode="connect", path=path)
+        source = _add(channel, "source", mode="connect", path=_plain(spec.monitor))
         _add(source, "reconnect", enabled="yes", timeout=str(MONITOR_RECONNECT_S))
         # libvirt would change the owner of the socket, and not start without one.
         _add(source, "seclabel", model="dac", relabel="no")
         _add(channel, "target", type="virtio", name=MONITOR_PORT)
     _add(devices, "controller", type="usb", model="none")
     _add(devices, "memballoon", model="none")
+
+
+def _plain(value: str) -> str:
+    """An attribute's value, whose braces would be read as an expression."""
+    return value.replace("{", "{{").replace("}", "}}")
+
+
+def _base(disk: ElementTree.Element, spec: DomainSpec) -> None:
+    """Say what is below the first disk: others lie on it too, so it isn't given to this QEMU."""
+    first = _add(disk, f"{{{_XSL}}}if", test="position() = 1")
+    below = _add(first, "backingStore", type="file")
+    _add(below, "format", type=spec.base_format)
+    source = _add(below, "source", file=_plain(spec.base))
+    _add(source, "seclabel", model="dac", relabel="no")
+    _add(below, "backingStore")
 
 
 PLACEHOLDERS = ("bridge", "cpus", "filter", "mac", "memory_mb", "sandbox")

@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "backend": "vm",
     "allow": [ALLOWED, "*.wild.test"],
     "allow_private_cidrs": ["198.51.100.0/24"],
-    "vm": {"memory_mb": 1024, "disk_gb": 5},
+    "vm": {"cpus": 2, "memory_mb": 1024, "disk_gb": 5},
 }
 BOOT_S = 1500
 """Limit of one run of Pulumi: emulated, on a machine that does other things besides."""
@@ -158,6 +158,9 @@ def test_vm_3_the_machine_is_hardened_and_qemu_confined(vm):
     assert "Seccomp:\t2" in status
     assert "CapEff:\t0000000000000000" in status
     assert not status.partition("Uid:\t")[2].startswith("0\t")
+    base = ElementTree.fromstring(vm.xml()).find("devices/disk/backingStore/source")
+    assert base is not None
+    assert Path(base.get("file", "")).stat().st_uid == 0  # others' disks lie on it as well
 
 
 def test_vm_4_the_guest_proves_a_key_that_is_known_before(vm, tmp_path):
@@ -205,20 +208,35 @@ def take_rules_off(vm: Machine) -> None:
     host.run(["ebtables", "-t", "nat", "-F", f"libvirt-I-{target.get('dev')}"])
 
 
-TAMPERINGS = {
-    "filter-loosened": loosen_filter,
-    "filter-off": take_filter_off,
-    "kernel-rules-off": take_rules_off,
-    "suspended": lambda vm: virsh("suspend", vm.domain),
+def change_disk(vm: Machine) -> None:
+    (seed,) = Path("/var/lib/libvirt/images/abox", vm.name).glob("*-seed-*.img")
+    with seed.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"x")
+
+
+TAMPERINGS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
+    "filter-loosened": (loosen_filter, "vm-filter", "xml"),
+    "kernel-rules-off": (take_rules_off, "vm-posture", "tap: "),
+    "filter-off": (take_filter_off, "vm-posture", "filterref"),
+    "seed-changed": (change_disk, "vm-seed", "live_digest"),
+    "suspended": (lambda vm: virsh("suspend", vm.domain), "vm-generation", "suspended"),
 }
+"""What is done by hand, the resource that tells, and a word of what it says."""
 
 
-@pytest.mark.parametrize("name", TAMPERINGS)
-def test_vm_6_a_tampering_is_seen_and_repaired_without_a_reboot(vm, name):
-    """VM-6: filter, binding, kernel rules, state: one preview tells, one `up` puts it right."""
+def test_vm_6_every_tampering_is_seen_and_repaired_without_a_reboot(vm, project):
+    """VM-6: filter, binding, kernel rules, disk, state: a preview tells each, one `up` repairs."""
+    abox = Abox(project, vm)
     before = vm.boot_id()
-    TAMPERINGS[name](vm)
-    assert vm.drifted()
+    assert not vm.drifted()  # control
+    for tamper, _, _ in TAMPERINGS.values():
+        tamper(vm)
+    shown = abox("drift", vm.name, "--json", timeout_s=BOOT_S)
+    assert shown.code == 7, shown.stderr
+    told = {one["name"]: json.dumps(one) for one in json.loads(shown.stdout)["resources"]}
+    for name, (_, resource, word) in TAMPERINGS.items():
+        assert word in told[f"{vm.name}-{resource}"], (name, told)
     vm.up()
     assert not vm.drifted()
     assert vm.boot_id() == before
@@ -226,7 +244,7 @@ def test_vm_6_a_tampering_is_seen_and_repaired_without_a_reboot(vm, name):
 
 def test_vm_7_a_reboot_comes_back_filtered_and_changes_nothing(vm):
     """VM-7: a second `up` after a reboot by hand has nothing to do; the first boot isn't again."""
-    instance = vm.run("cat", "/var/lib/cloud/data/instance-id").stdout
+    vm.run("sudo", "sh", "-c", "echo own >> /etc/hosts")
     before = vm.boot_id()
     virsh("reset", vm.domain)
     host.wait_until(
@@ -236,21 +254,27 @@ def test_vm_7_a_reboot_comes_back_filtered_and_changes_nothing(vm):
         every_s=2,
     )
     assert vm.boot_id() != before
-    assert vm.run("cat", "/var/lib/cloud/data/instance-id").stdout == instance
+    assert vm.run("tail", "-n1", "/etc/hosts").stdout == "own\n"
+    assert vm.run("sudo", "systemctl", "--failed", "--no-legend", "--plain").stdout == ""
     assert not vm.drifted()
 
 
-def test_vm_8_the_workspace_outlives_a_machine_with_other_limits(vm, project):
-    """VM-8: the preview says that the machine is made anew; files stay, the pod isn't touched."""
+def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project):
+    """VM-8: a name on the allowlist leaves the machine as it is; limits make it anew, as told."""
     abox = Abox(project, vm)
-    vm.run("sh", "-c", "echo kept > /workspace/kept; echo kept > $HOME/kept; sync")
-    pod = abox.containers()
+    keep = "echo kept > /workspace/kept; echo kept > $HOME/kept; sync"
+    vm.run("sh", "-c", keep)
+    pod, before = abox.containers(), vm.boot_id()
     text = abox.settings.read_text()
     try:
-        abox.settings.write_text(text.replace("memory_mb: 1024", "memory_mb: 1152"))
+        assert abox("allow", vm.name, "added.test", timeout_s=BOOT_S).code == 0
+        assert vm.boot_id() == before
+        other = text.replace("memory_mb: 1024", "memory_mb: 1152").replace("cpus: 2", "cpus: 3")
+        abox.settings.write_text(other)
         shown = project.pulumi("preview", "--stack", vm.name)
         assert "replace" in shown.stdout
         vm.up()
+        assert vm.run("nproc").stdout == "3\n"
         assert vm.run("cat", "/workspace/kept", "/home/agent/kept").stdout == "kept\nkept\n"
         assert abox.containers() == pod
     finally:

@@ -186,8 +186,12 @@ def test_guest_is_set_up_by_cloud_init(guest: Guest) -> None:
     assert guest.run("hostname").stdout.strip() == "abxt-guest"
     assert guest.run("id -un; id -u").stdout.split() == ["agent", "1000"]
     assert guest.run("sudo -n id -u").stdout.strip() == "0"
-    blocks = int(guest.run("df --output=size -B1M / | tail -1").stdout)
-    assert blocks > 5000
+    host.wait_until(
+        lambda: int(guest.run("df --output=size -B1M / | tail -1").stdout) > 5000,
+        timeout_s=60,
+        describe=lambda: guest.run("df -h /").stdout,
+        every_s=1,
+    )
 
 
 def test_guest_has_the_agents_tools(guest: Guest) -> None:

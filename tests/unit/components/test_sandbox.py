@@ -271,7 +271,12 @@ def test_no_vm_before_its_filters_firewall_and_bridge(recorder):
 def test_the_domain_is_hardened_and_bound_to_its_filter(recorder):
     build(VM)
     domain = recorder.seen[DOMAIN]
-    spec = DomainSpec(sandbox="project-a", filter=filter_name("project-a"))
+    spec = DomainSpec(
+        sandbox="project-a",
+        filter=filter_name("project-a"),
+        base=MACHINE.image,
+        base_format=MACHINE.format,
+    )
     assert domain["xml"] == {"xslt": render_stylesheet(spec)}
     assert domain["networkInterfaces"] == [
         {"bridge": LEASE["bridge"], "mac": default_mac("project-a")}

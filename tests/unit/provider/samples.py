@@ -510,6 +510,7 @@ def cloud_init_volume(folder: Path) -> Sample:
             "meta_data": "instance-id: a\n",
             "network_config": "version: 2\n",
             "user_data": "#cloud-config\n{}\n",
+            "boot_script": "",
         },
         {
             "sandbox": "q",
@@ -517,6 +518,7 @@ def cloud_init_volume(folder: Path) -> Sample:
             "meta_data": "instance-id: b\n",
             "network_config": "version: 1\n",
             "user_data": "#cloud-config\n{a: 1}\n",
+            "boot_script": "true\n",
         },
         {"live_digest": "0" * 64},
         libvirt.calls,

@@ -15,6 +15,7 @@ INPUTS = {
     "meta_data": "instance-id: a\n",
     "network_config": "version: 2\n",
     "user_data": "#cloud-config\n{}\n",
+    "boot_script": "",
 }
 
 

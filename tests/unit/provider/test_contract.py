@@ -241,7 +241,8 @@ def test_private_keys_and_injected_values_are_secret():
     for resource in resources().values():
         names = {field.name for field in resource.fields}
         # What a guest is told holds its private host key.
-        keys = {n for n in names if n.endswith(("key", "secrets")) or n == "user_data"}
+        told = {"user_data", "boot_script"}
+        keys = {n for n in names if n.endswith(("key", "secrets")) or n in told}
         assert keys == {field.name for field in resource.fields if field.secret}
     assert "key" in resources()["CertificateAuthority"].secret_outputs
     assert "private_key" in resources()["SshKey"].secret_outputs

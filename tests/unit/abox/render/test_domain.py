@@ -250,6 +250,18 @@ def test_the_monitor_port_is_there_only_if_it_is_asked_for() -> None:
     assert reconnect.attrib == {"enabled": "yes", "timeout": "1"}
 
 
+def test_qemu_does_not_get_the_image_that_others_lie_on_as_well() -> None:
+    based = replace(SPEC, base="/images/{a}.qcow2", base_format="qcow2")
+    (below,) = [b for b in parts(render_stylesheet(based)).iter("backingStore") if list(b)]
+    (source,) = below.findall("source")
+    assert source.attrib == {"file": "/images/{{a}}.qcow2"}  # one brace for a processor
+    label = source.find("seclabel")
+    assert label is not None
+    assert label.attrib == {"model": "dac", "relabel": "no"}
+    assert below.find("backingStore") is not None
+    assert list(parts(render_stylesheet(SPEC)).iter("backingStore")) == []
+
+
 def test_only_an_accelerated_domain_has_the_hosts_processor() -> None:
     assert list(parts(render_stylesheet(SPEC)).iter("cpu")) == []
     (cpu,) = parts(render_stylesheet(replace(SPEC, acceleration=ACCELERATED))).iter("cpu")
@@ -276,7 +288,9 @@ def test_no_value_adds_to_the_stylesheet(one: str, two: str) -> None:
 @pytest.mark.parametrize(
     "bad",
     [{"sandbox": "<x/>"}, {"sandbox": ""}, {"filter": "a b"}, {"filter": ""},
-     {"monitor": "relative"}, {"monitor": "/a\nb"}, {"acceleration": "xen"}],
+     {"monitor": "relative"}, {"monitor": "/a\nb"}, {"acceleration": "xen"},
+     {"base": "relative", "base_format": "raw"}, {"base": "/a\nb", "base_format": "raw"},
+     {"base": "/a", "base_format": "vmdk"}],
     ids=str,
 )  # fmt: skip
 def test_a_spec_that_can_not_be_is_refused(bad: dict[str, str]) -> None:
