@@ -15,6 +15,7 @@ NUMBERED = re.compile(rf"{cables.PREFIX}([0-9a-f]{{4}})(?![0-9a-f]{{2}})")
 """Names of a run's things; a longer hexadecimal number is somebody else's."""
 SANDBOX_LABEL = "abox.sandbox"
 STATES = Path("/var/lib/abox")
+DISKS = Path("/var/lib/libvirt/images/abox")
 
 
 def _docker(*args: str) -> list[str]:
@@ -58,6 +59,35 @@ def _sweep_tables() -> list[str]:
     return [f"table {name}" for name in dead]
 
 
+def _virsh(*args: str) -> list[str]:
+    if shutil.which("virsh") is None:
+        return []
+    done = host.run(["virsh", "-q", "-c", "qemu:///system", *args], check=False)
+    return done.stdout.split() if done.code == 0 else []
+
+
+def _sweep_libvirt() -> list[str]:
+    """Domains first: filters and disks can't go while a machine has them."""
+    swept = []
+    for name in _dead(_virsh("list", "--all", "--name")):
+        _virsh("destroy", name)
+        _virsh("undefine", name, "--managed-save", "--snapshots-metadata")
+        swept.append(f"domain {name}")
+    for name in _dead(_virsh("pool-list", "--all", "--name")):
+        _virsh("pool-destroy", name)
+        _virsh("pool-undefine", name)
+        swept.append(f"pool {name}")
+    names = _dead(_virsh("nwfilter-list"))
+    # The one that refers to another goes before that.
+    for name in sorted(names):
+        _virsh("nwfilter-undefine", name)
+        swept.append(f"nwfilter {name}")
+    for name in _dead([path.name for path in DISKS.glob(f"{cables.PREFIX}*")]):
+        shutil.rmtree(DISKS / name)
+        swept.append(f"disks {name}")
+    return swept
+
+
 def _sweep_state() -> list[str]:
     swept = []
     for folder in (STATES / "leases", STATES / "sandboxes"):
@@ -96,7 +126,8 @@ def _dead_worlds() -> set[str]:
 
 def sweep() -> list[str]:
     """Remove leftovers of runs whose process is gone; what was removed, in words."""
-    swept = _sweep_docker() + _sweep_tables() + _sweep_state() + _sweep_links()
+    swept = _sweep_libvirt() + _sweep_docker() + _sweep_tables()
+    swept += _sweep_state() + _sweep_links()
     for number in sorted(_dead_worlds()):
         run = cables.Run(number)
         cables.remove(run)
