@@ -22,8 +22,8 @@ from abox.agent_environment import (
     SANDBOX_CA,
     agent_environment,
 )
-from abox.java_keystore import render_java_keystore
 from abox.naming import LABEL_SANDBOX
+from abox.render.java_keystore import render_java_keystore
 
 INTERFACE = "eth0"
 """Name of the VM's only network interface."""

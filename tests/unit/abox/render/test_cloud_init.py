@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abox.agent_environment import agent_environment
-from abox.java_keystore import render_java_keystore
 from abox.render.cloud_init import (
     GuestFile,
     GuestSpec,
@@ -23,6 +22,7 @@ from abox.render.cloud_init import (
     render_seed,
     render_user_data,
 )
+from abox.render.java_keystore import render_java_keystore
 
 PROXY = "http://10.10.3.2:8080"
 SPEC = GuestSpec(
