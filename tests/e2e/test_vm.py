@@ -215,14 +215,14 @@ def change_disk(vm: Machine) -> None:
         file.write(b"x")
 
 
-TAMPERINGS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
-    "filter-loosened": (loosen_filter, "vm-filter", "xml"),
-    "kernel-rules-off": (take_rules_off, "vm-posture", "tap: "),
-    "filter-off": (take_filter_off, "vm-posture", "filterref"),
-    "seed-changed": (change_disk, "vm-seed", "live_digest"),
-    "suspended": (lambda vm: virsh("suspend", vm.domain), "vm-generation", "suspended"),
+TAMPERINGS: dict[str, tuple[Callable[[Machine], object], str]] = {
+    "kernel-rules-off": (take_rules_off, "vm-posture"),
+    "filter-loosened": (loosen_filter, "vm-filter"),
+    "filter-off": (take_filter_off, "vm-posture"),
+    "seed-changed": (change_disk, "vm-seed"),
+    "suspended": (lambda vm: virsh("suspend", vm.domain), "vm-generation"),
 }
-"""What is done by hand, the resource that tells, and a word of what it says."""
+"""What is done by hand, and the resource that tells."""
 
 
 def test_vm_6_every_tampering_is_seen_and_repaired_without_a_reboot(vm, project):
@@ -230,32 +230,35 @@ def test_vm_6_every_tampering_is_seen_and_repaired_without_a_reboot(vm, project)
     abox = Abox(project, vm)
     before = vm.boot_id()
     assert not vm.drifted()  # control
-    for tamper, _, _ in TAMPERINGS.values():
+    for tamper, _ in TAMPERINGS.values():
         tamper(vm)
     shown = abox("drift", vm.name, "--json", timeout_s=BOOT_S)
     assert shown.code == 7, shown.stderr
-    told = {one["name"]: json.dumps(one) for one in json.loads(shown.stdout)["resources"]}
-    for name, (_, resource, word) in TAMPERINGS.items():
-        assert word in told[f"{vm.name}-{resource}"], (name, told)
+    told = {one["name"]: one["words"] for one in json.loads(shown.stdout)["resources"]}
+    assert {f"{vm.name}-{resource}" for _, resource in TAMPERINGS.values()} <= told.keys(), told
+    assert "missing: drop out all" in told[f"{vm.name}-vm-filter"]
     vm.up()
     assert not vm.drifted()
     assert vm.boot_id() == before
 
 
-def test_vm_7_a_reboot_comes_back_filtered_and_changes_nothing(vm):
-    """VM-7: a second `up` after a reboot by hand has nothing to do; the first boot isn't again."""
-    vm.run("sudo", "sh", "-c", "echo own >> /etc/hosts")
+def test_vm_7_a_machine_that_was_off_comes_back_filtered_and_as_it_was(vm):
+    """VM-7: off by hand is drift; one `up` boots it again, filtered, with what the guest wrote."""
+    vm.run("sudo", "sh", "-c", "echo own >> /etc/hosts; sync")
     before = vm.boot_id()
-    virsh("reset", vm.domain)
+    virsh("destroy", vm.domain)
+    assert vm.drifted()
+    vm.up()
     host.wait_until(
         lambda: host.run(vm.guest.run(["true"]), check=False, timeout_s=60).code == 0,
         timeout_s=BOOT_S,
-        describe=lambda: "no login after the reset",
-        every_s=2,
+        describe=lambda: "no login after the machine was switched on",
+        every_s=1,
     )
     assert vm.boot_id() != before
     assert vm.run("tail", "-n1", "/etc/hosts").stdout == "own\n"
     assert vm.run("sudo", "systemctl", "--failed", "--no-legend", "--plain").stdout == ""
+    assert rules_in(virsh("nwfilter-dumpxml", filter_name(vm.name)))
     assert not vm.drifted()
 
 
