@@ -9,7 +9,7 @@ import contextlib
 import json
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, ip_address
 from pathlib import Path
@@ -29,7 +29,7 @@ from cli import host, probes
 from cli.checkout import current_checkout
 from cli.containers import Container, check_known, list_containers, of_role, running_of_role
 from cli.frames import ATTACKS, BROADCAST, HONEST, Maker, mark_of
-from cli.guests import Guest, find_guest, guest_of
+from cli.guests import Guest, guest_of, list_guests
 from cli.listing import lease_folder, read_leases
 from cli.output import mark, note, say, say_json, say_table, table_width
 from cli.parameters import AsJson, Stack
@@ -218,7 +218,7 @@ def surroundings(
         host_addresses=tuple(one for one in host_addresses() if one != str(gateway - 1)),
         host_ports=listening_ports(),
         listener_port=listener_port,
-        neighbours=neighbours(sandbox, containers, gateway),
+        neighbours=neighbours(sandbox, containers, _vms(), gateway),
         denied=denied,
         look_alikes=look_alikes(policy, denied),
         allowed=allowed_request(policy),
@@ -332,10 +332,26 @@ def parse_listening(text: str) -> set[int]:
     }  # fmt: skip
 
 
+def _vms() -> dict[str, str]:
+    """Addresses of this host's VMs by sandbox."""
+    leases = read_leases(lease_folder())
+    return {
+        guest.sandbox: str(IPv4Network(leases[guest.sandbox].subnet)[10])
+        for guest in list_guests(leases)
+    }
+
+
 def neighbours(
-    sandbox: str, containers: Iterable[Container], gateway: IPv4Address
+    sandbox: str, containers: Iterable[Container], vms: Mapping[str, str], gateway: IPv4Address
 ) -> tuple[Neighbour, ...]:
-    """Addresses of other sandboxes, and the own pod's leg on the egress bridge."""
+    """Addresses of other sandboxes, and the own pod's leg on the egress bridge.
+
+    Args:
+        sandbox: the one that is checked.
+        containers: all of this host.
+        vms: addresses of all VMs by sandbox.
+        gateway: address of the own pod on the host-only bridge.
+    """
     found = []
     for one in containers:
         for address in one.addresses.values():
@@ -343,9 +359,7 @@ def neighbours(
                 found.append(Neighbour(one.sandbox, one.role, address))
             elif one.role == Role.PAUSE and address != str(gateway):
                 found.append(Neighbour("own", "egress leg", address))
-    for name, lease in read_leases(lease_folder()).items():
-        if name != sandbox and find_guest(name):
-            found.append(Neighbour(name, "vm", str(IPv4Network(lease.subnet)[10])))
+    found += [Neighbour(name, "vm", address) for name, address in vms.items() if name != sandbox]
     return tuple(found[:16])
 
 

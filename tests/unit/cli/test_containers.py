@@ -119,8 +119,10 @@ def test_neighbours_are_other_sandboxes_and_the_own_egress_leg():
     other = inspected("far")
     other["NetworkSettings"] = {"Networks": {"m": {"IPAddress": "10.10.4.10"}}}
     gateway, _ = proxy_of(parsed(inspected())[0])
-    found = neighbours("dev", parsed(inspected(), own, other), gateway)
+    vms = {"dev": "10.10.3.10", "machine": "10.10.5.10"}
+    found = neighbours("dev", parsed(inspected(), own, other), vms, gateway)
     assert {(one.sandbox, one.address) for one in found} == {
         ("own", "10.11.3.2"),
         ("far", "10.10.4.10"),
+        ("machine", "10.10.5.10"),
     }
