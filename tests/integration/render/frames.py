@@ -7,15 +7,20 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from cli.frames import BROADCAST, ethernet, ipv4, tcp
+from tests import host
 
 ETH_P_ALL = 0x0003
 WATCH_S = 20
 FLOOD_PAUSE_S = 0.0005
 
-PROGRAM = Path(__file__)
+PROGRAM = (
+    "env",
+    f"PYTHONPATH={host.ROOT}",
+    *(sys.executable, "-m", "tests.integration.render.frames"),
+)
+"""How this module is run as a program, in whatever folder."""
 
 
 def _raw(device: str) -> socket.socket:

@@ -8,7 +8,6 @@ lab's libvirt has its own state and its own network namespace, and ends with the
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -91,7 +90,7 @@ class FilteredLab:
     def program(self, role: str, *args: str) -> host.Process[bytes]:
         """Start `frames` as a program in a namespace; it ends when its input closes."""
         inside = ["ip", "netns", "exec", self.lab.namespace(role)]
-        return host.spawn([*inside, sys.executable, str(frames.PROGRAM), *args])
+        return host.spawn([*inside, *frames.PROGRAM, *args])
 
     def packet_rules(self) -> str:
         """What `iptables-save` and `ebtables-save` print on the lab's host."""
