@@ -18,8 +18,8 @@ from abox.naming import INTERFACE_NAME_MAX
 PRIORITY = -10
 """Of the forward and input chains: before the engine's chains at 0."""
 
-SOURCES_PRIORITY = -300
-"""Of the chain that judges source addresses: before connection tracking at -200."""
+SOURCES_PRIORITY = -450
+"""Of the chain that judges source addresses: before fragments are put together at -400."""
 
 DNS_PORT = 53
 
@@ -138,7 +138,8 @@ def _sources_chain(spec: TableSpec) -> str:
 
     A broadcast frame is confirmed by connection tracking although a later chain drops it, so a
     forged question of the host would make its forged answer "established"; and a packet that can't
-    be routed is answered, to whomever it claims to come from, before any forward chain sees it.
+    be routed is answered, to whomever it claims to come from, before any forward chain sees it. So
+    is a fragment for the host whose others never come: it is kept before other chains see it.
     """
     bridge, egress_bridge = f'iifname "{spec.bridge}"', f'iifname "{spec.egress_bridge}"'
     members = _set((spec.agent, spec.gateway))

@@ -13,6 +13,7 @@ NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "icmpv6": 58, "sctp": 132,
 TIMEOUT_S = 2.0
 ETH_P_IP = 0x0800
 ETH_P_IPV6 = 0x86DD
+MORE_FRAGMENTS = 0x2000
 
 
 def _checksum(data: bytes) -> int:
@@ -67,7 +68,8 @@ def _ipv4(action: dict[str, Any]) -> bytes:
     body = _l4(action, source, destination)
     number = NUMBERS[action["proto"]]
     ttl = int(action.get("ttl") or 64)
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0, ttl, number, 0)
+    more = MORE_FRAGMENTS if action.get("fragment") else 0
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, more, ttl, number, 0)
     head += source + destination
     head = head[:10] + struct.pack("!H", _checksum(head)) + head[12:]
     return struct.pack("!H", ETH_P_IP) + head + body

@@ -105,3 +105,31 @@ def test_a_packet_that_dies_on_the_way_is_not_reported_to_a_stranger(lab: Lab) -
         timeout_s=5,
         describe=lambda: f"{counted(lab, 'world')} reports",
     )
+
+
+def kept_fragments(lab: Lab) -> int:
+    """Packets that the host waits for the rest of."""
+    listed = lab.inside("host", "cat", "/proc/net/sockstat").stdout
+    return int(next(line.split()[2] for line in listed.splitlines() if line.startswith("FRAG")))
+
+
+def test_a_fragment_that_stays_alone_is_not_reported_to_a_stranger(lab: Lab) -> None:
+    """The host doesn't keep a piece of a packet, nor tell whom it claims to come from."""
+    lab.inside("host", "sysctl", "-qw", "net.ipv4.ipfrag_time=2")
+    piece = {"src_ip": STRANGER, "to": HOST, "port": 443, "fragment": True,
+             "next_mac": mac(lab, "host", SPEC.bridge)}  # fmt: skip
+    send(lab, piece)
+    lab.inside("host", "nft", "flush", "chain", "inet", SPEC.table, "sources")
+    send(lab, piece | {"proto": "tcp"})
+    assert kept_fragments(lab) == 1  # control: the later one, which nothing dropped
+    host.wait_until(
+        lambda: kept_fragments(lab) == 0,
+        timeout_s=20,
+        describe=lambda: f"{kept_fragments(lab)} kept",
+    )
+    host.wait_until(
+        lambda: counted(lab, "world") > 0,
+        timeout_s=5,
+        describe=lambda: f"{counted(lab, 'world')} reports",
+    )
+    assert counted(lab, "world") == 1

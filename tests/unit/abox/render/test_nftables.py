@@ -59,7 +59,7 @@ table inet abox-dev {
 	}
 
 	chain sources {
-		type filter hook prerouting priority -300; policy accept;
+		type filter hook prerouting priority -450; policy accept;
 		iifname "abx-dev" ip saddr != { 10.10.3.2, 10.10.3.10 } drop comment "no forged sources"
 		iifname "abx-dev" meta nfproto ipv6 drop comment "no IPv6"
 		iifname "abx-deve" ip saddr != 10.11.3.2 drop comment "no forged sources"
