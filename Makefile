@@ -20,6 +20,8 @@ $(error $(NO_PYTHON))
 endif
 STACK ?= project-a
 CASES ?= ../shared/cases
+DURATION_S ?= 600
+SEED ?=
 PYTEST_ARGS ?=
 
 TOOLCHAIN := $(PYTHON) -m toolchain
@@ -143,6 +145,10 @@ test-e2e: dev pulumi images vm ## whole stacks, under names of their own
 .PHONY: cases
 cases: dev pulumi images ## run a folder of case files: CASES=../shared/cases
 	@$(WITH_ENV) $(VENV)/python -m tests.cases '$(CASES)'
+
+.PHONY: attack
+attack: dev pulumi images ## attack a sandbox at random from inside, count outside: DURATION_S=600 SEED=
+	@$(WITH_ENV) $(VENV)/python -m tests.attack --seconds '$(DURATION_S)' $(if $(SEED),--seed '$(SEED)')
 
 .PHONY: bench
 bench: dev pulumi images ## measure the figures of the README, peers beside them

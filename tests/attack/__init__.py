@@ -1,0 +1,1 @@
+"""A random attack from inside a sandbox, counted from outside: ``make attack``."""
