@@ -42,14 +42,20 @@ PAUSE_SYSCTLS: Mapping[str, str] = {
     "net.ipv6.conf.all.disable_ipv6": "1",
     "net.ipv6.conf.default.disable_ipv6": "1",
     "net.ipv4.ip_forward": "0",
+    "net.ipv4.conf.all.rp_filter": "1",
 }
-"""The namespace's settings: port 53 without a capability, no IPv6, nothing is routed."""
+"""The namespace's settings: port 53 without a capability, no IPv6, nothing is routed.
+
+Nobody is answered on another leg than he asked by: a frame with a tag of network 0 gets here
+without the host's filter having seen it.
+"""
 
 PAUSE_SYSCTLS_IPV6: Mapping[str, str] = {
     "net.ipv4.ip_unprivileged_port_start": "0",
     "net.ipv6.conf.all.forwarding": "0",
     "net.ipv6.conf.default.disable_ipv6": "1",
     "net.ipv4.ip_forward": "0",
+    "net.ipv4.conf.all.rp_filter": "1",
 }
 """The same with IPv6 on the egress leg, where the engine switches it on by itself.
 

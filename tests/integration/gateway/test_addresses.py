@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from abox.addresses import CLASSES, Address, is_public
+from tests import host
+from tests.cases.probe.sockets import send_frame
 from tests.integration.gateway.conftest import Gateway, in_usual_world
 from tests.world import World
 from tests.world.world import UPSTREAM_DNS, bare
@@ -179,3 +182,55 @@ def test_addr_4_a_resolver_that_flips_opens_no_window(gateway: Gateway):
         f"{good}:443",
     }
     assert destinations(gateway) == {good}
+
+
+ANSWERS = """table inet answers {
+  counter first { }
+  counter second { }
+  chain output {
+    type filter hook output priority 0; policy accept;
+    tcp dport 40001 counter name first
+    tcp dport 40002 counter name second
+  }
+}
+"""
+
+
+def test_addr_5_a_false_source_is_not_answered_by_the_other_leg(gateway: Gateway):
+    """A request in a stranger's name on the agent's bridge sends the stranger nothing."""
+    stranger, pod = "198.51.100.10", gateway.pod
+    bridge = pod.bridges[0]
+    link = json.loads(host.run(["ip", "-j", "link", "show", bridge]).stdout)[0]
+    listed = host.run(["docker", "inspect", pod.containers["pause"]]).stdout
+    legs = json.loads(listed)[0]["NetworkSettings"]["Networks"].values()
+    frame = {
+        "device": bridge,
+        "src_mac": link["address"],
+        "next_mac": next(leg["MacAddress"] for leg in legs if leg["IPAddress"] == pod.gateway),
+        "src_ip": stranger,
+        "to": pod.gateway,
+        "proto": "tcp",
+        "port": pod.proxy_port,
+    }
+
+    enter = ["nsenter", f"--net=/proc/{pod.pid}/ns/net", "--"]
+    host.run([*enter, "nft", "-f", "-"], text=ANSWERS)
+
+    def answers() -> dict[str, int]:
+        listed = host.run([*enter, "nft", "-j", "list", "counters"]).stdout
+        found = [e["counter"] for e in json.loads(listed)["nftables"] if "counter" in e]
+        return {counter["name"]: counter["packets"] for counter in found}
+
+    try:
+        send_frame(frame | {"src_port": 40001})
+        host.run([*enter, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter=0"])
+        send_frame(frame | {"src_port": 40002})
+        host.wait_until(
+            lambda: answers()["second"] > 0,  # control: it is the setting that keeps it
+            timeout_s=10,
+            describe=lambda: str(answers()),
+        )
+        assert answers()["first"] == 0
+    finally:
+        host.run([*enter, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1"])
+        host.run([*enter, "nft", "delete", "table", "inet", "answers"])
