@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -31,6 +32,10 @@ class SecretService:
     find: Callable[[str], Found | None]
     ready: bool = True
     """Until then nobody is answered."""
+    held_max: int | None = None
+    """Most streams with something in hand: Envoy opens one a name, and asks again if need be."""
+    _holding: dict[asyncio.Event, None] = field(default_factory=dict)
+    """By what tells a stream to let go, the oldest first."""
     _generation: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -44,15 +49,26 @@ class SecretService:
         self, requests: AsyncIterator[bytes], _context: object
     ) -> AsyncIterator[bytes]:
         """One stream of Envoy's: requests in, secrets out."""
+        let_go = asyncio.Event()
+        try:
+            async for answer in self._answers(requests, let_go):
+                yield answer
+        finally:
+            self._holding.pop(let_go, None)
+
+    async def _answers(
+        self, requests: AsyncIterator[bytes], let_go: asyncio.Event
+    ) -> AsyncIterator[bytes]:
         names: set[str] = set()
         nonce, generation = 0, self._generation
         pending = asyncio.ensure_future(anext(requests, None))
         while True:
             # While an answer is on its way the service may change: then there is no waiting.
             if generation == self._generation:
-                changed = asyncio.ensure_future(self._changed.wait())
-                await asyncio.wait((pending, changed), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
+                await _any(pending, self._changed, let_go)
+            dropped = set(names) if let_go.is_set() else set()
+            names -= dropped
+            let_go.clear()
             wanted = names if generation != self._generation else set()
             generation = self._generation
             if pending.done():
@@ -61,9 +77,20 @@ class SecretService:
                     return
                 wanted = wanted | self._take(parse_request(data), names)
                 pending = asyncio.ensure_future(anext(requests, None))
-            if wanted and self.ready:
+            if (wanted or dropped) and self.ready:
                 nonce += 1
-                yield self._answer(sorted(wanted), str(nonce))
+                self._hold(let_go, holds=bool(names))
+                yield self._answer(sorted(wanted), sorted(dropped - wanted), str(nonce))
+
+    def _hold(self, let_go: asyncio.Event, *, holds: bool) -> None:
+        """Count a stream, and have the oldest let go if there are too many."""
+        self._holding.pop(let_go, None)
+        if holds:
+            self._holding[let_go] = None
+        if self.held_max is not None and len(self._holding) > self.held_max:
+            oldest = next(iter(self._holding))
+            del self._holding[oldest]
+            oldest.set()
 
     def _take(self, request: SecretRequest, names: set[str]) -> set[str]:
         if request.rejected:
@@ -72,11 +99,20 @@ class SecretService:
         names.update(request.subscribe)
         return set(request.subscribe)
 
-    def _answer(self, names: list[str], nonce: str) -> bytes:
+    def _answer(self, names: list[str], dropped: list[str], nonce: str) -> bytes:
         found = [(name, self.find(name)) for name in names]
         granted = [(name, *secret) for name, secret in found if secret]
         refused = [name for name, secret in found if not secret]
-        return render_response(granted, refused, nonce)
+        return render_response(granted, [*refused, *dropped], nonce)
+
+
+async def _any(pending: asyncio.Future[bytes | None], *events: asyncio.Event) -> None:
+    """Wait for a request, or for one of some events."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    tasks: set[asyncio.Future[Any]] = {pending, *waiting}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for one in waiting:
+        one.cancel()
 
 
 async def start_server(service: SecretService, socket: Path) -> grpc.aio.Server:

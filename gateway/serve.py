@@ -25,6 +25,8 @@ from gateway.watched_file import WatchedFile
 
 POLL_S = 0.5
 """Seconds between two looks at the files of the authority and of the values."""
+HELD_LEAVES = 256
+"""Leaf certificates that Envoy holds: an agent makes names up below a wildcard without end."""
 COLLECTOR_PAUSE_S = 1.0
 """Seconds before a collector that ended is started again."""
 STOP_S = 1.5
@@ -58,7 +60,7 @@ async def serve(ca_folder: Path) -> None:
     await _write_first_files()
     names = WatchedFile(Path(NAMES_FILE), _read_names, NameTable())
     certificates = Certificates(may_mint(names))
-    minting = SecretService(certificates.find, ready=False)
+    minting = SecretService(certificates.find, ready=False, held_max=HELD_LEAVES)
     values = Values(Path(VALUES_DIR))
     handing = SecretService(values.find)
     authority = WatchedFile[Authority | None](ca_folder / CERTIFICATE_NAME, _read_authority, None)

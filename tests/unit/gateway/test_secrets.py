@@ -84,6 +84,32 @@ def test_an_authority_that_is_replaced_while_an_answer_is_on_its_way_is_not_miss
     assert second.count(b"BEGIN CERTIFICATE") == 2
 
 
+def test_the_stream_that_holds_longest_lets_go_when_there_are_too_many():
+    certificates = Certificates(lambda _: True, authority())
+    service = SecretService(certificates.find, held_max=2)
+    names = ["a.test", "b.test", "c.test"]
+
+    async def asked_one_after_the_other() -> list[bytes]:
+        async def requests(name: str):
+            yield request(name)
+            await asyncio.sleep(60)
+
+        streams = [service.stream(requests(name), None) for name in names]
+        firsts = [await anext(stream) for stream in streams]
+        assert [first.count(b"BEGIN PRIVATE KEY") for first in firsts] == [1, 1, 1]
+        others = [asyncio.ensure_future(anext(stream)) for stream in streams[1:]]
+        dropped = await asyncio.wait_for(anext(streams[0]), 5)
+        await asyncio.sleep(0.05)
+        assert not any(other.done() for other in others)
+        for other in others:
+            other.cancel()
+        return [dropped]
+
+    (dropped,) = asyncio.run(asked_one_after_the_other())
+    assert b"\x32\x06a.test" in dropped
+    assert b"BEGIN" not in dropped
+
+
 def test_without_an_authority_nobody_is_answered():
     _, service = minting()
     with pytest.raises(TimeoutError):
