@@ -21,7 +21,7 @@ def session_world() -> Iterator[World]:
     """One upstream world for the whole session; `world` hands it out empty."""
     with World() as world:
         yield world
-        assert world.escaped() == 0, "packets of tests would have left the machine"
+        assert world.escaped() == 0, f"packets of tests would have left: {world.escapees()}"
 
 
 @pytest.fixture

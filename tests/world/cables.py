@@ -137,9 +137,11 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
         f"oifname {out} {match} drop"
         for match in (f"ip saddr {HOST_SIDE}", f"ip6 saddr {HOST_SIDE_V6}")
     ]
+    note = "add @escapees { iifname . oifname . ip saddr . ip daddr . meta l4proto }"
     leave = [
-        f'iifname "{name}*" oifname {out} counter name escaped drop'
+        f'iifname "{name}*" oifname {out} {what}'
         for name in (f"abx-{run.world}", run.world)
+        for what in (note, "counter name escaped drop")
     ]
     return "\n".join(
         [
@@ -147,6 +149,8 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
             "counter escaped {}",
             "set foreign { type ifname; }",
             "set targets { type ipv4_addr; }",
+            "set escapees { type ifname . ifname . ipv4_addr . ipv4_addr . inet_proto; size 64;",
+            "flags dynamic; }",
             "chain forward { type filter hook forward priority -300; policy accept;",
             *([late, *leave] if devices else []),
             *([f"iifname @foreign oifname {out} counter name escaped drop"] if devices else []),
@@ -214,6 +218,12 @@ def escaped(run: Run) -> int:
     """Packets of the run's tests that would have left the machine."""
     listed = host.run(["nft", "-j", "list", "counter", "inet", run.guard, "escaped"]).stdout
     return sum(e["counter"]["packets"] for e in json.loads(listed)["nftables"] if "counter" in e)
+
+
+def escapees(run: Run) -> str:
+    """Devices, addresses and protocol of counted IPv4 packets, as nft writes them."""
+    listed = host.run(["nft", "list", "set", "inet", run.guard, "escapees"]).stdout
+    return listed.partition("elements = ")[2].partition("}")[0].lstrip("{ ")
 
 
 def watch_input(run: Run, device: str, address: str, proto: str, port: int) -> None:

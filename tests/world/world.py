@@ -361,3 +361,7 @@ class World:
     def escaped(self) -> int:
         """Packets of this run's tests that would have left the machine: must stay 0."""
         return cables.escaped(self.run)
+
+    def escapees(self) -> str:
+        """Which packets `escaped` counted, for the one who looks for the reason."""
+        return cables.escapees(self.run)

@@ -202,6 +202,7 @@ def test_guard_counts_what_would_leave_the_machine() -> None:
         host.run(["ip", "rule", "del", "iif", device, "lookup", str(world.run.table)])
         client.curl("-m", "1", "http://198.51.100.10/")
         assert world.escaped() > 0
+        assert "198.51.100.10 . tcp" in world.escapees()
 
 
 def test_sweep_removes_a_dead_run_and_spares_a_living_one(world: World) -> None:
