@@ -243,7 +243,8 @@ class Vm(ComponentResource):
             network_config=documents["network-config"],
             user_data=documents["user-data"],
             boot_script=documents["boot.sh"],
-            opts=ResourceOptions(parent=self),
+            # libvirt doesn't list a pool while it makes a volume in it.
+            opts=ResourceOptions(parent=self, depends_on=[root, workspace]),
         )
         return [root.id, workspace.id, seed.path]
 

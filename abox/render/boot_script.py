@@ -25,6 +25,7 @@ from abox.render.cloud_init import (
     system_files,
     trust_sources,
 )
+from abox.vm_settings import USER
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 STAMP = "/var/lib/abox/told"
@@ -49,6 +50,7 @@ def render_boot_script(spec: GuestSpec) -> str:
         f"echo {identity} > {STAMP}",
         "fi",
         'wait "$workspace"',
+        *([f"chown -- {shlex.quote(spec.user)}: {WORKSPACE}"] if spec.user != USER else []),
     ]
     own = (spec.packages, spec.files, spec.commands, spec.extra_files, spec.extra_commands)
     if not any(own):
@@ -89,11 +91,7 @@ def _account(spec: GuestSpec) -> Iterator[str]:
     """Its owner logs in with the keys, and may become root."""
     user = shlex.quote(spec.user)
     keys = "".join(f"{key}\n" for key in spec.authorized_keys)
-    yield (
-        f"id -u {user} > /dev/null 2>&1 || "
-        f"{{ useradd -m -s /bin/bash -p '{NO_PASSWORD}' {user}; wait \"$workspace\"; "
-        f"chown -- {user}: {WORKSPACE}; }}"
-    )
+    yield (f"id -u {user} > /dev/null 2>&1 || useradd -m -s /bin/bash -p '{NO_PASSWORD}' {user}")
     # The shell itself looks up the home: of a name that was matched, so that it needs no quotes.
     yield f"home=~{user}"
     yield 'mkdir -p -m 0700 "$home/.ssh"'

@@ -95,6 +95,14 @@ def test_cloud_init_is_left_with_the_users_own(own: dict[str, Any]) -> None:
     assert nothing_left not in render_boot_script(replace(SPEC, **own))
 
 
+def test_the_workspace_belongs_to_whoever_logs_in() -> None:
+    """The image's own account owns a new one from the beginning."""
+    script = render_boot_script(replace(SPEC, user="worker"))
+    assert "useradd -m -s /bin/bash -p '*' worker\n" in script
+    assert 'wait "$workspace"\nchown -- worker: /workspace\n' in script
+    assert "chown -- agent: /workspace" not in render_boot_script(SPEC)
+
+
 def test_equal_specs_give_equal_text() -> None:
     assert render_boot_script(SPEC) == render_boot_script(replace(SPEC))
 
