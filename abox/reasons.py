@@ -36,6 +36,9 @@ class Reason(StrEnum):
     SECRET_MISSING = "secret_missing"  # noqa: S105  # a reason code
     UPSTREAM_NAME = "upstream_name"
     UPSTREAM_CERTIFICATE = "upstream_certificate"
+    UPSTREAM_EXPIRED = "upstream_certificate_expired"
+    UPSTREAM_SELF_SIGNED = "upstream_certificate_self_signed"
+    UPSTREAM_OTHER_NAME = "upstream_certificate_name"
     CLIENT_CERTIFICATE = "client_certificate"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
 
@@ -67,7 +70,10 @@ _TEXTS = {
     Reason.SWITCH: "the request asks for a switch to a protocol that is not passed on",
     Reason.SECRET_MISSING: "the gateway lacks the secret that belongs on these requests",
     Reason.UPSTREAM_NAME: "the name could not be resolved",
-    Reason.UPSTREAM_CERTIFICATE: "the origin's certificate was not accepted",
+    Reason.UPSTREAM_CERTIFICATE: "no trusted authority vouches for the origin's certificate",
+    Reason.UPSTREAM_EXPIRED: "the origin's certificate has expired",
+    Reason.UPSTREAM_SELF_SIGNED: "the origin's certificate is signed by itself alone",
+    Reason.UPSTREAM_OTHER_NAME: "the origin's certificate is for another name",
     Reason.CLIENT_CERTIFICATE: (
         "the origin broke the handshake off, as those do that want a client's certificate"
     ),
@@ -77,12 +83,19 @@ _TEXTS = {
 # How Envoy reports what has a reason of its own: the 403's body and the verdict log read it.
 
 TLS_FAILURES = {
+    "self signed certificate in certificate chain": Reason.UPSTREAM_CERTIFICATE,
+    "self signed certificate": Reason.UPSTREAM_SELF_SIGNED,
+    "certificate has expired": Reason.UPSTREAM_EXPIRED,
+    "verify SAN list": Reason.UPSTREAM_OTHER_NAME,
+    "SAN matcher": Reason.UPSTREAM_OTHER_NAME,
     "CERTIFICATE_VERIFY_FAILED": Reason.UPSTREAM_CERTIFICATE,
     "ALERT_HANDSHAKE_FAILURE": Reason.CLIENT_CERTIFICATE,
     "CERTIFICATE_REQUIRED": Reason.CLIENT_CERTIFICATE,
 }
-"""Parts of the TLS library's errors towards an origin; servers that miss a certificate say the
-second in TLS 1.2 and the third in TLS 1.3."""
+"""Parts of the TLS library's errors towards an origin, the first that fits counts.
+
+Servers that miss a client's certificate say the last but one in TLS 1.2 and the last in TLS 1.3.
+"""
 
 UPGRADE_FAILED = "upgrade_failed"
 """Details of a request for a protocol that no rule passes on."""

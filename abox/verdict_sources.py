@@ -190,7 +190,7 @@ def _reason(fields: Fields, *, denied: bool) -> str | None:
         return Reason.SECRET_MISSING.value
     failure = _text(fields.get("tls_failure"))
     for text, reason in TLS_FAILURES.items():
-        if text in failure:
+        if text.replace(" ", "_") in failure:  # as Envoy writes it into a line
             return reason.value
     if "DF" in _text(fields.get("flags")).split(","):
         return Reason.UPSTREAM_NAME.value

@@ -129,8 +129,13 @@ _REMEDIES = {
     Reason.NOT_TLS: "use CONNECT for https",
     Reason.NAME_MISMATCH: "send the request to the name that the tunnel was opened for",
     Reason.SPECIAL_ADDRESS: "on the host, if wanted: add the network to allow_private_cidrs",
+    Reason.UPSTREAM_EXPIRED: "tell whoever runs the origin to renew it",
+    Reason.UPSTREAM_SELF_SIGNED: "on the host, if it is yours: add it to trusted_cas",
+    Reason.UPSTREAM_OTHER_NAME: "ask for a name that the certificate is for",
     Reason.UPSTREAM_CERTIFICATE: "on the host, if it is yours: add its authority to trusted_cas",
-    Reason.CLIENT_CERTIFICATE: "do without: a client's certificate doesn't pass interception",
+    Reason.CLIENT_CERTIFICATE: (
+        "no client's certificate passes interception; on the host, if wanted: tls: passthrough"
+    ),
     Reason.SECRET_MISSING: "on the host: pulumi up, which hands the gateway its secrets again",
     Reason.UPSTREAM_NAME: "check the name, and upstream_dns on the host",
     # Over TLS 1.3 an origin that misses a client's certificate just closes the connection.
