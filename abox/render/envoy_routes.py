@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from abox.addresses import Network, ends_in_number
@@ -130,19 +131,39 @@ def _virtual_hosts(policy: Policy | None, side: Side, digests: Digests) -> Itera
     yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side)))
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """All that the routes of a host depend on: hosts of one shape share them."""
+
+    denied: str | None
+    """The entry of the denylist that covers the host."""
+    entries: tuple[Entry, ...]
+    """Those that cover it, the most exact first; without their host where no route names it."""
+    is_wildcard: bool
+    is_address: bool
+
+
 def _grouped(
     policy: Policy, side: Side, digests: Digests
 ) -> Iterator[tuple[list[Json], list[str]]]:
     """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
-    groups: dict[str, tuple[list[Json], list[str]]] = {}
-    by_host: dict[str, list[Entry]] = {}
-    for entry in policy.in_order:
-        by_host.setdefault(entry.host, []).append(entry)
+    groups: dict[_Shape, list[str]] = {}
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
-        routes = list(_host_routes(policy, by_host, host, side, digests))
-        key = json.dumps(routes)
-        groups.setdefault(key, (routes, []))[1].append(in_authority(host))
-    yield from groups.values()
+        groups.setdefault(_shape_of(policy, host), []).append(in_authority(host))
+    for shape, hosts in groups.items():
+        yield list(_routes_of(policy, shape, side, digests)), hosts
+
+
+def _shape_of(policy: Policy, host: str) -> _Shape:
+    covers = list(hosts_covering_all_of(host))
+    is_wildcard, is_address = host.startswith(WILDCARD), _is_address(host)
+    if denied := policy.denial_among(covers):
+        return _Shape(denied, (), is_wildcard, is_address)
+    entries = [entry for cover in covers for entry in policy.entries_at(cover)]
+    if len(host) > WILDCARD_NAME_MAX and not is_wildcard:
+        entries = [entry for entry in entries if not entry.is_wildcard]
+    shared = (entry if _rule(entry) else replace(entry, host="") for entry in entries)
+    return _Shape(None, tuple(shared), is_wildcard, is_address)
 
 
 def _is_address(host: str) -> bool:
@@ -153,27 +174,17 @@ def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Js
     return {"name": name, "domains": list(hosts), "routes": list(routes)}
 
 
-def _host_routes(
-    policy: Policy,
-    by_host: Mapping[str, Sequence[Entry]],
-    host: str,
-    side: Side,
-    digests: Digests,
-) -> Iterator[Json]:
-    denied = policy.denial_among(hosts_covering_all_of(host))
-    if denied:
-        yield from _deny_all(Reason.DENIED, rule=denied)
+def _routes_of(policy: Policy, shape: _Shape, side: Side, digests: Digests) -> Iterator[Json]:
+    if shape.denied:
+        yield from _deny_all(Reason.DENIED, rule=shape.denied)
         return
-    entries = [entry for cover in hosts_covering_all_of(host) for entry in by_host.get(cover, ())]
-    if host.startswith(WILDCARD):
-        yield from _too_long_routes(policy, entries)
-    elif len(host) > WILDCARD_NAME_MAX:
-        entries = [entry for entry in entries if not entry.is_wildcard]
-    for entry in entries:
+    if shape.is_wildcard:
+        yield from _too_long_routes(policy, shape.entries)
+    for entry in shape.entries:
         yield from _allow_routes(policy, entry, side, digests)
-    if policy.mode is Mode.PASSIVE and not _is_address(host):
+    if policy.mode is Mode.PASSIVE and not shape.is_address:
         yield from _routes_to_origin(side, [], policy.usual_way, rule=RULE_PASSIVE)
-    yield from _near_misses(entries)
+    yield from _near_misses(shape.entries)
 
 
 def _too_long_routes(policy: Policy, entries: Sequence[Entry]) -> Iterator[Json]:
