@@ -111,3 +111,30 @@ def test_order_5_an_upgrade_of_limits_keeps_the_pod(fresh):
     limits = fresh.inspect(fresh.facts.agent_container)["HostConfig"]
     assert (limits["Memory"], limits["PidsLimit"]) == (512 * 2**20, 128)
     assert not fresh.stack.drifted()
+
+
+def test_order_6_a_new_authority_is_a_planned_replacement(fresh):
+    """ORDER-6: the plan shows it, nothing restarts, and leaves of the old one are gone at once."""
+    fresh.up(SETTINGS)
+    before = _containers(fresh)
+    old = fresh.stack.outputs()["ca_fingerprint"]
+    assert fetch_status(fresh, f"https://{ALLOWED}/") == "200"
+    resources = json.loads(fresh.stack.export().stdout)["deployment"]["resources"]
+    urn = next(r["urn"] for r in resources if r["type"] == "abox:index:CertificateAuthority")
+    planned = fresh.stack.preview("--replace", urn)
+    assert "CertificateAuthority" in planned.stdout
+    assert "1 to replace" in planned.stdout
+    fresh.stack.project.pulumi(
+        "up", "--yes", "--skip-preview", "--stack", fresh.name, "--replace", urn
+    )
+    assert fresh.stack.outputs()["ca_fingerprint"] != old
+    assert fetch_status(fresh, f"https://{ALLOWED}/") == "200"
+    assert _containers(fresh) == before
+    assert not fresh.stack.drifted()
+
+
+def _containers(sandbox) -> dict[str, str]:
+    """When each container started, by its id."""
+    names = [sandbox.facts.container(role) for role in ("pause", "dns", "proxy", "control")]
+    found = [sandbox.inspect(name) for name in (*names, sandbox.facts.agent_container)]
+    return {one["Id"]: one["State"]["StartedAt"] for one in found}
