@@ -17,7 +17,7 @@ from tests.policy.examples.declare import container
 
 pytestmark = pytest.mark.integration
 
-ADVISORY = {"vm-template-reviewed"}
+ADVISORY = {"no-secret-on-wildcard", "vm-template-reviewed"}
 """Rules that warn; all others refuse."""
 
 

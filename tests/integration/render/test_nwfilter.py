@@ -109,6 +109,8 @@ def test_without_the_filters_the_frames_do_arrive(alone: FilteredLab) -> None:
         arrived = frames_behind_the_filter(alone)
     finally:
         alone.bind()
+        for role in ("agent", "pod", "host"):  # they believed the false ARP
+            alone.lab.inside(role, "ip", "neigh", "flush", "all")
     # The bridge itself keeps the spanning tree's frames, and the kernel bad fragments.
     assert ATTACKS.keys() - arrived <= {"spanning-tree", POISON}
 
@@ -142,7 +144,7 @@ def test_frames_are_judged_without_bridge_filtering(alone: FilteredLab) -> None:
     alone.lab.inside("host", "sysctl", "-qw", f"{switch}=0")
     try:
         for role, proto, to, port, ends in ALLOWED:
-            assert alone.lab.probe(role, proto, to, port) == ends
+            assert alone.lab.probe(role, proto, to, port) == ends, (role, proto, to, port)
         for role, proto, to, port, arrival in REFUSED:
             if (role, proto) == ("pod", "icmp"):
                 continue  # echo is allowed, and a frame doesn't tell who began
