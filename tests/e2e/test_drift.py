@@ -136,6 +136,12 @@ TAMPERS: list[Tamper] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def undrifted(standing: Sandbox) -> None:
+    """Control: a change is what is seen. Each test ends in the state that it began in."""
+    assert not standing.stack.drifted()
+
+
 SHAKES_HOST = [bridge_filtering_off]
 """What opens every sandbox of the host for a moment, those of other tests too."""
 
@@ -158,9 +164,8 @@ def test_drift_1_nothing_changed_is_no_drift(sandbox_up):
     [pytest.param(one, marks=pytest.mark.alone if one in SHAKES_HOST else ()) for one in TAMPERS],
     ids=lambda tamper: tamper.__name__,
 )
-def test_drift_2_every_tampering_is_seen_and_repaired(sandbox_up, remove_twins, tamper):
+def test_drift_2_every_tampering_is_seen_and_repaired(sandbox_up, undrifted, remove_twins, tamper):
     """DRIFT-2: a preview exits 7 after the change, and one `up` restores everything."""
-    assert not sandbox_up.stack.drifted()  # control: the change is what is seen
     twin = sandbox_up.facts.agent_container if tamper is agent_made_again_by_hand else ""
     try:
         tamper(sandbox_up)
