@@ -286,6 +286,21 @@ def set_up(interface: str) -> None:
         run("ip", "link", "set", interface, "up")
 
 
+def _forwarding_setting(interface: str) -> str:
+    return f"net.ipv4.conf.{interface}.forwarding"
+
+
+def forwards(interface: str) -> bool:
+    """Whether IPv4 packets that come in by an interface may leave by another."""
+    return read_setting(_forwarding_setting(interface)) == "1"
+
+
+def stop_forwarding(interface: str) -> None:
+    """Let nothing that comes in by an interface leave by another, whatever the rules are."""
+    if forwards(interface):
+        write_setting(_forwarding_setting(interface), "0")
+
+
 def read_setting(name: str) -> str | None:
     """Value of a kernel setting in dotted form, None if the kernel lacks it now."""
     try:

@@ -25,17 +25,29 @@ class Facts:
     """Interface name of its bridge."""
     up: bool
     """Whether that interface exists and is up."""
+    forwards: bool
+    """Whether the host forwards what comes in by that interface."""
     members: dict[str, str]
     """Connected containers: id to name."""
 
 
 @dataclass(frozen=True)
+class Links:
+    """What is asked of the host about an interface, by name, and told it."""
+
+    is_up: Callable[[str], bool]
+    set_up: Callable[[str], None]
+    forwards: Callable[[str], bool]
+    stop_forwarding: Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class NetworkPosture:
-    """One network, by id; ``is_up`` tells whether an interface exists and is up."""
+    """One network, by id, and what the host does with the interfaces of bridges."""
 
     network: str
     engine: Callable[[], Engine]
-    is_up: Callable[[str], bool]
+    links: Links
 
     def read(self) -> Facts | None:
         """What the host says; None only if the engine answers that there is no such network."""
@@ -49,7 +61,8 @@ class NetworkPosture:
             internal=bool(found.get("Internal")),
             ipv6=bool(found.get("EnableIPv6")),
             bridge=bridge,
-            up=self.is_up(bridge),
+            up=self.links.is_up(bridge),
+            forwards=self.links.forwards(bridge),
             members={each: value.get("Name", "") for each, value in members.items()},
         )
 
@@ -75,6 +88,8 @@ def findings(facts: Facts, *, bridge: str, internal: bool, ipv6: bool) -> list[s
         found.append(f"its bridge is {facts.bridge} instead of {bridge}")
     elif not facts.up:
         found.append(f"its bridge {bridge} is gone or down")
+    elif internal and facts.forwards:
+        found.append(f"the host forwards what comes in by its bridge {bridge}")
     return found
 
 
@@ -95,13 +110,11 @@ class NetworkPostureResource(Resource):
     def __init__(
         self,
         engine: Callable[[], Engine],
-        is_up: Callable[[str], bool],
-        set_up: Callable[[str], None],
+        links: Links,
         records: Callable[[], Records],
     ) -> None:
         self._engine = engine
-        self._is_up = is_up
-        self._set_up = set_up
+        self._links = links
         self._records = records
 
     def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
@@ -142,7 +155,7 @@ class NetworkPostureResource(Resource):
         self._records().forget_network(state["sandbox"], state["bridge"])
 
     def _posture(self, inputs: Data) -> NetworkPosture:
-        return NetworkPosture(inputs["network"], self._engine, self._is_up)
+        return NetworkPosture(inputs["network"], self._engine, self._links)
 
     def _apply(self, inputs: Data) -> Data:
         posture = self._posture(inputs)
@@ -150,7 +163,10 @@ class NetworkPostureResource(Resource):
         facts = self._present(posture)
         posture.expel([each for each in facts.members if each not in self._allowed(inputs)])
         if facts.bridge == inputs["bridge"] and not facts.up:
-            self._set_up(facts.bridge)
+            self._links.set_up(facts.bridge)
+        if facts.bridge == inputs["bridge"] and inputs["internal"]:
+            # Else the host is a router for the agent as soon as somebody flushes all rules.
+            self._links.stop_forwarding(facts.bridge)
         outputs = self._outputs(self._present(posture), inputs)
         if left := outputs["foreign"] + outputs["findings"]:
             raise HostError(

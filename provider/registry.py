@@ -16,7 +16,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.log_folder import LogFolderResource
-from provider.network_posture import NetworkPostureResource
+from provider.network_posture import Links, NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
 from provider.resource import Resource
@@ -32,6 +32,7 @@ def resources() -> Mapping[str, Resource]:
     libvirt = Tools(
         host.virsh, host.packet_rules, host.is_confined, host.bridge_of_port, host.set_bridge
     )
+    links = Links(host.is_up, host.set_up, host.forwards, host.stop_forwarding)
     served: list[Resource] = [
         BridgeFilteringResource(filtering),
         CertificateAuthorityResource(lambda: dt.datetime.now(dt.UTC)),
@@ -43,7 +44,7 @@ def resources() -> Mapping[str, Resource]:
         FirewallTableResource(host.nft),
         GatewayPolicyResource(host.engine),
         LogFolderResource(host.engine, host.state_dir),
-        NetworkPostureResource(host.engine, host.is_up, host.set_up, remembered),
+        NetworkPostureResource(host.engine, links, remembered),
         NwFilterResource(host.virsh),
         PreflightResource(
             Preflight(

@@ -86,6 +86,10 @@ def bridge_filtering_off(_sandbox: Sandbox) -> None:
     host.run(["sysctl", "-w", "net.bridge.bridge-nf-call-iptables=0"])
 
 
+def host_made_a_router(sandbox: Sandbox) -> None:
+    host.run(["sysctl", "-w", f"net.ipv4.conf.{sandbox.bridge}.forwarding=1"])
+
+
 def allowlist_edited_in_the_pod(sandbox: Sandbox) -> None:
     """As root on the host would: the proxy's routes say evil.test, and Envoy takes them."""
     control = sandbox.facts.container("control")
@@ -128,6 +132,7 @@ TAMPERS: list[Tamper] = [
     table_deleted,
     chain_flushed,
     bridge_filtering_off,
+    host_made_a_router,
     allowlist_edited_in_the_pod,
     foreign_container_on_the_bridge,
     proxy_killed,

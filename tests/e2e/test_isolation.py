@@ -80,15 +80,22 @@ def test_net_4_two_sandboxes_do_not_see_each_other(sandbox_up, make_sandbox):
 
 
 def test_net_5_without_the_table_there_is_still_no_way_out(sandbox_up, world):
-    """NET-5: layer 3 alone holds: with all rules of the host gone, nothing leaves the bridge."""
+    """NET-5: layer 3 alone holds: without the table and past the engine, nothing leaves."""
     assert fetch_status(sandbox_up, f"http://{ALLOWED}/") == "200"  # control
     world.clear_records()
+    past_the_engine = ["DOCKER-USER", "-i", sandbox_up.bridge, "-j", "ACCEPT"]
+    host.run(["iptables", "-I", *past_the_engine])
     host.run(["nft", "delete", "table", "inet", sandbox_up.table])
     try:
         for address in (ORIGIN, EVIL):
             assert not connects(sandbox_up, address, 80, as_root=True)
         assert [world.attempts(address) for address in (ORIGIN, EVIL)] == [[], []]
+        # Control: what holds is the bridge's own setting, since nothing else is left.
+        host.run(["sysctl", "-w", f"net.ipv4.conf.{sandbox_up.bridge}.forwarding=1"])
+        connects(sandbox_up, ORIGIN, 80, as_root=True)
+        assert world.attempts(ORIGIN)  # one way: nobody masquerades it
     finally:
+        host.run(["iptables", "-D", *past_the_engine])
         sandbox_up.stack.up()
         sandbox_up.attach()
     assert fetch_status(sandbox_up, f"http://{ALLOWED}/") == "200"

@@ -6,17 +6,19 @@ import pytest
 
 from provider import host
 from provider.host import engine
-from provider.network_posture import NetworkPostureResource
+from provider.network_posture import Links, NetworkPostureResource
 from provider.records import Record, Records
 from tests.host import run
 
 pytestmark = pytest.mark.integration
 
+LINKS = Links(host.is_up, host.set_up, host.forwards, host.stop_forwarding)
+
 
 @pytest.fixture
 def posture(tmp_path):
     """The resource with records of its own."""
-    return NetworkPostureResource(engine, host.is_up, host.set_up, lambda: Records(tmp_path))
+    return NetworkPostureResource(engine, LINKS, lambda: Records(tmp_path))
 
 
 def inputs_for(bench, network):
@@ -71,6 +73,20 @@ def test_bridge_that_was_switched_off_is_switched_on(bench, posture):
     assert seen["findings"] == [f"its bridge {inputs['bridge']} is gone or down"]
     posture.update(resource_id, state, inputs)
     assert host.is_up(inputs["bridge"])
+
+
+def test_the_host_is_no_router_for_an_internal_bridge(bench, posture):
+    """By the interface's own setting: it holds when somebody flushes all rules."""
+    network = bench.network(9)
+    inputs = inputs_for(bench, network)
+    assert host.forwards(inputs["bridge"])  # control: the engine leaves it on
+    resource_id, state = posture.create(inputs)
+    assert not host.forwards(inputs["bridge"])
+    host.write_setting(f"net.ipv4.conf.{inputs['bridge']}.forwarding", "1")
+    seen = posture.read(resource_id, inputs)
+    assert seen["findings"] == [f"the host forwards what comes in by its bridge {inputs['bridge']}"]
+    posture.update(resource_id, state, inputs)
+    assert not host.forwards(inputs["bridge"])
 
 
 def test_stranger_does_not_block_the_removal_of_the_network(bench, posture):

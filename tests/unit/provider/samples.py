@@ -32,7 +32,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.log_folder import LogFolderResource
-from provider.network_posture import NetworkPostureResource
+from provider.network_posture import Links, NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
 from provider.records import Record, Records
@@ -354,7 +354,11 @@ def network_posture(folder: Path) -> Sample:
         engine.calls.append(interface)
 
     return Sample(
-        NetworkPostureResource(engine, lambda _: True, switched_on, lambda: records),
+        NetworkPostureResource(
+            engine,
+            Links(lambda _: True, switched_on, lambda _: False, lambda _: None),
+            lambda: records,
+        ),
         {
             "sandbox": "p",
             "network": "net1",

@@ -11,7 +11,7 @@ from provider.network_posture import Facts, findings
 from tests.unit.provider.samples import network_posture
 
 GOOD: dict[str, Any] = {
-    "internal": True, "ipv6": False, "bridge": "abx-p", "up": True, "members": {}
+    "internal": True, "ipv6": False, "bridge": "abx-p", "up": True, "forwards": False, "members": {}
 }  # fmt: skip
 ASKED: dict[str, Any] = {"bridge": "abx-p", "internal": True, "ipv6": False}
 
@@ -24,6 +24,7 @@ ASKED: dict[str, Any] = {"bridge": "abx-p", "internal": True, "ipv6": False}
         ({"ipv6": True}, ["it has IPv6"]),
         ({"bridge": "br-1"}, ["its bridge is br-1 instead of abx-p"]),
         ({"up": False}, ["its bridge abx-p is gone or down"]),
+        ({"forwards": True}, ["the host forwards what comes in by its bridge abx-p"]),
     ],
 )
 def test_every_property_is_compared(changed, words):
@@ -32,6 +33,11 @@ def test_every_property_is_compared(changed, words):
 
 def test_network_that_is_internal_against_the_wish_is_a_finding():
     assert findings(Facts(**GOOD), **{**ASKED, "internal": False}) == ["it is internal"]
+
+
+def test_only_an_internal_network_may_not_be_forwarded():
+    live = Facts(**{**GOOD, "internal": False, "forwards": True})
+    assert findings(live, **{**ASKED, "internal": False}) == []
 
 
 def test_network_that_lost_its_ipv6_is_a_finding():
