@@ -20,6 +20,9 @@ Network = IPv4Network | IPv6Network
 SANDBOX_POOL = IPv4Network("10.10.0.0/16")
 """Host-only subnets: sandbox N has 10.10.N.0/24."""
 
+HOST_NUMBER, GATEWAY_NUMBER, AGENT_NUMBER = 1, 2, 10
+"""Whose address is which one of a sandbox's subnet, counted from its first."""
+
 EGRESS_POOL = IPv4Network("10.11.0.0/16")
 """Egress subnets: sandbox N has 10.11.N.0/24."""
 

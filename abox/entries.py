@@ -48,8 +48,6 @@ SHOWN_KEYS = ("host", "ports", "methods", "paths", "tls")
 ENTRY_KEYS = (*SHOWN_KEYS, "inject")
 """Keys of an entry that is a mapping."""
 
-"""Keys of an entry that this version refuses, though the design has them."""
-
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 """Methods that are common; others that are valid tokens pass too."""
 

@@ -57,6 +57,11 @@ _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
+def _key_of(header: str) -> str:
+    """A name without what servers don't tell apart: CGI reads '-' as '_'."""
+    return header.lower().replace("_", "-")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Injection:
     """One header and the secret that is its value."""
@@ -68,8 +73,8 @@ class Injection:
 
     @property
     def key(self) -> str:
-        """What servers may take for the same header: CGI reads '-' as '_'."""
-        return self.header.lower().replace("_", "-")
+        """What servers may take for the same header."""
+        return _key_of(self.header)
 
     @property
     def spellings(self) -> str:
@@ -148,8 +153,7 @@ def _parse_header(raw: object, key: str) -> str:
             "a header's name is a letter, then at most 63 letters, digits, '-' and '_'",
             "write for example header: Authorization",
         )
-    plain = raw.lower().replace("_", "-")
-    if plain in FORBIDDEN_HEADERS or plain.startswith(FORBIDDEN_PREFIXES):
+    if (plain := _key_of(raw)) in FORBIDDEN_HEADERS or plain.startswith(FORBIDDEN_PREFIXES):
         raise RefusedError(
             "the header frames or routes the message, or ends at the proxy",
             "name a header that the origin reads, for example Authorization",

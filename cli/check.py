@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import typer
 from rich.text import Text
 
-from abox.addresses import judged_allowed
+from abox.addresses import AGENT_NUMBER, GATEWAY_NUMBER, HOST_NUMBER, judged_allowed
 from abox.agent_environment import BUNDLE_VARIABLES, PROXY_VARIABLES
 from abox.allowlist import Allow, Deny, Mode, Policy, Reason, Request, verdict
 from abox.errors import ExitCode, HostError
@@ -157,10 +157,10 @@ def check_guest(guest: Guest, containers: list[Container], settings: Settings) -
             remedy=f"run `pulumi up -s {guest.sandbox}`",
         )
     subnet = IPv4Network(lease.subnet)
-    bridge_host, gateway, address = (subnet[number] for number in (1, 2, 10))
+    bridge_host, gateway = subnet[HOST_NUMBER], subnet[GATEWAY_NUMBER]
     maker = Maker(
         mac=settings.vm.mac or default_mac(guest.sandbox),
-        agent=str(address),
+        agent=str(subnet[AGENT_NUMBER]),
         gateway=str(gateway),
         host=str(bridge_host),
         gateway_mac=BROADCAST,  # so that a watcher on the host sees it as well
@@ -336,7 +336,7 @@ def _vms() -> dict[str, str]:
     """Addresses of this host's VMs by sandbox."""
     leases = read_leases(lease_folder())
     return {
-        guest.sandbox: str(IPv4Network(leases[guest.sandbox].subnet)[10])
+        guest.sandbox: str(IPv4Network(leases[guest.sandbox].subnet)[AGENT_NUMBER])
         for guest in list_guests(leases)
     }
 

@@ -63,7 +63,7 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
         applied = read_applied()
         change = Change.plan(applied, plan, number=time.time_ns())
         before = {path: read_file(Path(path)) for path in files}
-        in_force = read_plan()
+        in_force = applied.plan if applied else read_plan()
         begin_change()
         refused = _rejections()
         try:

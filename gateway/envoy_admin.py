@@ -72,16 +72,14 @@ class EnvoyAdmin:
         dump = json.loads(self.get("/config_dump?resource=dynamic_listeners"))
         for one in dump.get("configs", ()):
             if one["name"] == name and "active_state" in one:
-                found = dict(one["active_state"]["listener"])
-                found.pop("@type")
-                return found
+                return _without_type(one["active_state"]["listener"])
         return None
 
     def clusters(self) -> dict[str, Mapping[str, Any]]:
         """Clusters in force beside those of the bootstrap, by name."""
         dump = json.loads(self.get("/config_dump?resource=dynamic_active_clusters"))
         found = [config["cluster"] for config in dump.get("configs", ()) if "cluster" in config]
-        return {cluster["name"]: cluster for cluster in found}
+        return {cluster["name"]: _without_type(cluster) for cluster in found}
 
     def secret_version(self, name: str) -> str:
         """Version of a secret in force; empty if Envoy doesn't have it."""
@@ -95,6 +93,11 @@ class EnvoyAdmin:
         """Counters and gauges whose names match a regular expression."""
         text = self.get(f"/stats?filter={quote(pattern)}")
         return dict(_counters(text))
+
+
+def _without_type(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a dump, where it stands wrapped in ``Any``."""
+    return {name: value for name, value in message.items() if name != "@type"}
 
 
 def _counters(text: str) -> Iterator[tuple[str, int]]:

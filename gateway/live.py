@@ -17,7 +17,7 @@ from typing import Any
 from abox.gates import Gates
 from abox.render.envoy_gate import GATE, gate_listener
 from abox.render.envoy_injection import value_name
-from abox.render.envoy_routes import Side, render_routes
+from abox.render.envoy_routes import Side
 from abox.render.envoy_types import Json
 from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, VALUES_DIR, unbound_socket
 from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
@@ -68,7 +68,7 @@ def cluster_findings(clusters: Sequence[Json], digests: Mapping[str, str]) -> li
     found = []
     for name in sorted({*live, *(cluster["name"] for cluster in clusters)}):
         wanted = next((one for one in clusters if one["name"] == name), {})
-        if not _same(wanted, _without_type(live.get(name, {}))):
+        if not _same(wanted, live.get(name, {})):
             found.append(Finding(f"proxy ({name})", "the live cluster is not that of the policy"))
     for secret, digest in digests.items():
         if ENVOY.secret_version(value_name(secret, digest)) != digest:
@@ -87,10 +87,6 @@ def secret_findings(plan: Plan, key: str) -> list[Finding]:
 
 def _digest_of(value: bytes | None, name: str, key: str) -> str:
     return SecretValue((value or b"").decode("latin-1")).digest(key, name)
-
-
-def _without_type(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in message.items() if name != "@type"}
 
 
 def dns_findings(plan: Plan, gateway: IPv4Address) -> list[Finding]:
@@ -112,7 +108,7 @@ def route_findings(plan: Plan) -> Iterator[Finding]:
     """
     live = ENVOY.routes()
     for side in Side:
-        response = json.loads(render_routes(plan.policy, side, plan.digests))
+        response = json.loads(plan.routes[side])
         found = live.get(side.value, {})
         if found.get("version_info") != response["version_info"]:
             yield Finding(f"proxy ({side.value})", "another version of the routes is live")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulumi_policy import PolicyConfigSchema, ResourceValidationPolicy
+from pulumi_policy import ResourceValidationPolicy
 
 from abox.entries import WILDCARD
 from abox.names import MalformedNameError, is_public_suffix, normalise_suffix, public_suffix_below
@@ -12,6 +12,7 @@ from policy.resources import (
     ReportViolation,
     ResourceValidationArgs,
     allowed_hosts,
+    list_of_texts,
 )
 
 
@@ -41,14 +42,7 @@ no_broad_wildcard = ResourceValidationPolicy(
     description="A wildcard on a public suffix allows whoever registers a name below it.",
     validate=validate,
     enforcement_level=MANDATORY,
-    config_schema=PolicyConfigSchema(
-        properties={
-            "allowed": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "Wildcards that are wanted, as they stand in the allowlist.",
-            }
-        }
+    config_schema=list_of_texts(
+        "allowed", "Wildcards that are wanted, as they stand in the allowlist."
     ),
 )

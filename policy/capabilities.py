@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulumi_policy import PolicyConfigSchema, ResourceValidationPolicy
+from pulumi_policy import ResourceValidationPolicy
 
-from policy.resources import CONTAINER, MANDATORY, ReportViolation, ResourceValidationArgs, items
+from policy.resources import (
+    CONTAINER,
+    MANDATORY,
+    ReportViolation,
+    ResourceValidationArgs,
+    items,
+    list_of_texts,
+)
 
 PREFIX = "CAP_"
 
@@ -35,14 +42,5 @@ no_added_capabilities = ResourceValidationPolicy(
     description="What a process needs root's rights for can also undo the sandbox.",
     validate=validate,
     enforcement_level=MANDATORY,
-    config_schema=PolicyConfigSchema(
-        properties={
-            "allowed": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "Capabilities that a container may add.",
-            }
-        }
-    ),
+    config_schema=list_of_texts("allowed", "Capabilities that a container may add."),
 )

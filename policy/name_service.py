@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import ip_network
 
-from pulumi_policy import PolicyConfigSchema, ResourceValidationPolicy
+from pulumi_policy import ResourceValidationPolicy
 
 from abox.addresses import parse_any_literal
 from abox.entries import WILDCARD
@@ -18,6 +18,7 @@ from policy.resources import (
     ResourceValidationArgs,
     allowed_hosts,
     items,
+    list_of_texts,
 )
 
 RESOLVERS = (
@@ -149,14 +150,5 @@ no_name_service_over_https = ResourceValidationPolicy(
     description="A public resolver answers, inside HTTPS, what the name filter refuses.",
     validate=validate,
     enforcement_level=MANDATORY,
-    config_schema=PolicyConfigSchema(
-        properties={
-            "resolvers": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "More names or zones of public resolvers.",
-            }
-        }
-    ),
+    config_schema=list_of_texts("resolvers", "More names or zones of public resolvers."),
 )

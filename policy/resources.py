@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from pulumi_policy import EnforcementLevel, ReportViolation, ResourceValidationArgs
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyConfigSchema,
+    ReportViolation,
+    ResourceValidationArgs,
+)
 from pulumi_policy.proxy import UnknownValueError
 
 from abox.naming import LABEL_ROLE
@@ -42,8 +47,23 @@ __all__ = [
     "domain_sheet",
     "is_known",
     "items",
+    "list_of_texts",
     "role_of",
 ]
+
+
+def list_of_texts(key: str, description: str) -> PolicyConfigSchema:
+    """What a rule can be told: a list of texts under one key, empty if nobody tells it."""
+    return PolicyConfigSchema(
+        properties={
+            key: {
+                "type": "array",
+                "items": {"type": "string"},
+                "default": [],
+                "description": description,
+            }
+        }
+    )
 
 
 def items(props: Mapping[str, Any], key: str) -> Sequence[Any]:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulumi_policy import EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy
+from pulumi_policy import ResourceValidationPolicy
 
 from abox.entries import WILDCARD
-from policy.resources import GATEWAY_POLICY, ReportViolation, ResourceValidationArgs, items
+from policy.resources import (
+    ADVISORY,
+    GATEWAY_POLICY,
+    ReportViolation,
+    ResourceValidationArgs,
+    items,
+    list_of_texts,
+)
 
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -26,15 +33,8 @@ no_secret_on_wildcard = ResourceValidationPolicy(
     name="no-secret-on-wildcard",
     description="Whoever gets a name below the domain gets the secret.",
     validate=validate,
-    enforcement_level=EnforcementLevel.ADVISORY,
-    config_schema=PolicyConfigSchema(
-        properties={
-            "allowed": {
-                "type": "array",
-                "items": {"type": "string"},
-                "default": [],
-                "description": "Wildcards that are wanted, as they stand in the allowlist.",
-            }
-        }
+    enforcement_level=ADVISORY,
+    config_schema=list_of_texts(
+        "allowed", "Wildcards that are wanted, as they stand in the allowlist."
     ),
 )

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from abox.addresses import EGRESS_POOL_V6, Network
+from abox.addresses import (
+    AGENT_NUMBER,
+    EGRESS_POOL,
+    EGRESS_POOL_V6,
+    GATEWAY_NUMBER,
+    HOST_NUMBER,
+    SANDBOX_POOL,
+    Network,
+)
 from abox.errors import AboxError, HostError, SettingsError
 from abox.naming import bridge_name, check_name, egress_bridge_name, table_name
 from provider import host
@@ -17,14 +25,8 @@ from provider.leftovers import Leftovers
 from provider.records import Records
 from provider.resource import UNKNOWN, Data, Failure, Field, Resource, is_unknown
 
-POOL = ipaddress.IPv4Network("10.10.0.0/16")
-"""Host-only bridges: 10.10.N.0/24."""
-EGRESS_POOL = ipaddress.IPv4Network("10.11.0.0/16")
-"""Egress bridges: 10.11.N.0/24, with the same N."""
 AUTO = "auto"
 """Setting that leaves the choice of N to the host."""
-
-_HOST, _GATEWAY, _AGENT = 1, 2, 10
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Lease:
     @property
     def subnet(self) -> ipaddress.IPv4Network:
         """Addresses of the host-only bridge."""
-        return _slice(POOL, self.number)
+        return _slice(SANDBOX_POOL, self.number)
 
     @property
     def egress_subnet(self) -> ipaddress.IPv4Network:
@@ -85,10 +87,10 @@ def parse_subnet(subnet: str) -> int | None:
         network = ipaddress.IPv4Network(subnet)
     except ValueError:
         network = None
-    if network is None or network.prefixlen != 24 or not network.subnet_of(POOL):
+    if network is None or network.prefixlen != 24 or not network.subnet_of(SANDBOX_POOL):
         raise SettingsError(
             what=f"subnet {subnet!r} is refused",
-            why=f"a sandbox gets a /24 of {POOL}",
+            why=f"a sandbox gets a /24 of {SANDBOX_POOL}",
             remedy=f"write {AUTO!r}, or for example 10.10.3.0/24",
         )
     return (int(network.network_address) >> 8) & 0xFF
@@ -166,8 +168,8 @@ class Leases:
                 return lease
         raise HostError(
             what=f"no /24 is free for sandbox {sandbox!r}",
-            why=f"every /24 of {POOL} or its partner in {EGRESS_POOL} overlaps a route, a network "
-            "or another sandbox",
+            why=f"every /24 of {SANDBOX_POOL} or its partner in {EGRESS_POOL} overlaps a route, "
+            "a network or another sandbox",
             remedy="destroy a sandbox, or remove the route or network that covers the pool "
             "(`ip route`, `docker network ls`)",
         )
@@ -182,7 +184,7 @@ class Leases:
             network = taken.network
             if taken.interface != bridge or not isinstance(network, ipaddress.IPv4Network):
                 continue
-            if network.subnet_of(POOL):
+            if network.subnet_of(SANDBOX_POOL):
                 yield (int(network.network_address) >> 8) & 0xFF
         yield from range(256)
 
@@ -229,8 +231,8 @@ class Leases:
                 what=f"subnet {lease.subnet} can't be leased for sandbox {lease.sandbox!r}",
                 why=f"{' and '.join(takers)} has addresses of {lease.subnet} or "
                 f"{lease.egress_subnet}",
-                remedy=f"set subnet to {AUTO!r} or to another /24 of {POOL}, or remove what "
-                "is in the way",
+                remedy=f"set subnet to {AUTO!r} or to another /24 of {SANDBOX_POOL}, or remove "
+                "what is in the way",
             )
 
 
@@ -357,14 +359,14 @@ def _outputs(lease: Lease, conflicts: list[str]) -> Data:
     return {
         **_names(lease.sandbox),
         "subnet": str(lease.subnet),
-        "gateway": str(lease.subnet[_GATEWAY]),
-        "agent": str(lease.subnet[_AGENT]),
-        "host": str(lease.subnet[_HOST]),
+        "gateway": str(lease.subnet[GATEWAY_NUMBER]),
+        "agent": str(lease.subnet[AGENT_NUMBER]),
+        "host": str(lease.subnet[HOST_NUMBER]),
         "egress_subnet": str(lease.egress_subnet),
-        "egress_host": str(lease.egress_subnet[_HOST]),
-        "egress_gateway": str(lease.egress_subnet[_GATEWAY]),
+        "egress_host": str(lease.egress_subnet[HOST_NUMBER]),
+        "egress_gateway": str(lease.egress_subnet[GATEWAY_NUMBER]),
         "egress_subnet_v6": str(lease.egress_subnet_v6),
-        "egress_host_v6": str(lease.egress_subnet_v6[_HOST]),
-        "egress_gateway_v6": str(lease.egress_subnet_v6[_GATEWAY]),
+        "egress_host_v6": str(lease.egress_subnet_v6[HOST_NUMBER]),
+        "egress_gateway_v6": str(lease.egress_subnet_v6[GATEWAY_NUMBER]),
         "conflicts": conflicts,
     }

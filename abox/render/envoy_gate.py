@@ -7,8 +7,6 @@ Where a connection leads on is told by the proxy port with it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +14,7 @@ from abox.gates import Gates, Scope
 from abox.names import in_authority
 from abox.narrowing import REST
 from abox.render.envoy_lua import CONNECT_NAME_STATE, CONNECT_STATE, PART_STATE, PORT_STATE
-from abox.render.envoy_types import Json, any_of, extension
+from abox.render.envoy_types import Json, any_of, discovery_response, extension
 
 GATE = "gate"
 """Name of the listener and of the cluster that leads to it."""
@@ -35,10 +33,8 @@ def render_gate(gates: Gates) -> str:
         listener, and nothing passes.
     """
     listener = gate_listener(gates)
-    text = json.dumps(listener, separators=(",", ":"), sort_keys=True)
     resources = [any_of("config.listener.v3.Listener", **listener)] if listener else []
-    version = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({"version_info": version, "resources": resources}, separators=(",", ":"))
+    return discovery_response(resources, listener)
 
 
 def gate_listener(gates: Gates) -> Json | None:

@@ -9,15 +9,13 @@ a name that holds its digest: another value is another cluster.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 
 from abox.allowlist import Policy
 from abox.injection import Injection
 from abox.render.envoy import VALUES_CLUSTER, served_by, tls_clusters
 from abox.render.envoy_routes import Digests, injection_suffix
-from abox.render.envoy_types import Json, any_of, extension
+from abox.render.envoy_types import Json, any_of, discovery_response, extension
 
 CLUSTER_TYPE = "config.cluster.v3.Cluster"
 _HTTP = "extensions.filters.http."
@@ -46,11 +44,7 @@ def render_clusters(clusters: Iterable[Json]) -> str:
     """
     by_name = {cluster["name"]: any_of(CLUSTER_TYPE, **cluster) for cluster in clusters}
     resources = [by_name[name] for name in sorted(by_name)]
-    text = json.dumps(resources, separators=(",", ":"), sort_keys=True)
-    version = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps(
-        {"version_info": version, "resources": resources}, separators=(",", ":"), sort_keys=True
-    )
+    return discovery_response(resources, resources)
 
 
 def _filters(inject: Sequence[Injection], digests: Digests) -> list[Json]:

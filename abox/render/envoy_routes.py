@@ -43,7 +43,7 @@ from abox.render.envoy_lua import (
     PORT,
     PRIVATE_HEADERS,
 )
-from abox.render.envoy_types import Json, any_of
+from abox.render.envoy_types import Json, any_of, discovery_response
 
 CLUSTER_PLAIN = "origin_plain"
 CLUSTER_TLS = "origin_tls"
@@ -92,15 +92,7 @@ def render_routes(policy: Policy | None, side: Side, digests: Digests = NO_DIGES
     Returns: text whose ``version_info`` is the SHA-256 of the configuration.
     """
     config = route_configuration(policy, side, digests)
-    text = json.dumps(config, separators=(",", ":"), sort_keys=True)
-    response = {
-        "version_info": hashlib.sha256(text.encode()).hexdigest(),
-        "resources": [{"@type": "type.googleapis.com/" + ROUTE_TYPE, **config}],
-    }
-    return json.dumps(response, separators=(",", ":"))
-
-
-ROUTE_TYPE = "envoy.config.route.v3.RouteConfiguration"
+    return discovery_response([any_of("config.route.v3.RouteConfiguration", **config)], config)
 
 
 def route_configuration(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> Json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]
@@ -19,6 +21,19 @@ def any_of(type_name: str, **fields: Any) -> Json:
         fields: the message's fields.
     """
     return {"@type": f"{_PREFIX}{type_name}", **fields}
+
+
+def discovery_response(resources: Sequence[Json], said: Any) -> str:
+    """A file that Envoy reads: a discovery response in JSON, one line.
+
+    Args:
+        resources: messages wrapped in ``Any``.
+        said: what tells one version from another; ``version_info`` is the SHA-256 of its JSON.
+    """
+    text = json.dumps(said, separators=(",", ":"), sort_keys=True)
+    version = hashlib.sha256(text.encode()).hexdigest()
+    response = {"version_info": version, "resources": list(resources)}
+    return json.dumps(response, separators=(",", ":"))
 
 
 def extension(name: str, type_name: str, **fields: Any) -> Json:

@@ -83,6 +83,14 @@ def fetch_status(sandbox: Sandbox, url: str) -> str:
     return done.stdout
 
 
+def started(sandbox: Sandbox) -> str:
+    """When each container of the sandbox started."""
+    names = [sandbox.facts.container(role) for role in ("pause", "dns", "proxy", "control")]
+    names.append(sandbox.facts.agent_container)
+    command = ["docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.RestartCount}}"]
+    return host.run([*command, *names]).stdout
+
+
 @pytest.fixture
 def abox(sandbox_up: Sandbox, project: Project) -> Iterator[Abox]:
     """The command, working on the tests' own project; the settings are put back afterwards."""

@@ -12,7 +12,7 @@ import pytest
 
 from abox.naming import bridge_name, egress_bridge_name, table_name
 from tests import host
-from tests.e2e.conftest import ALLOWED, SETTINGS, fetch_status, furnish
+from tests.e2e.conftest import ALLOWED, SETTINGS, fetch_status, furnish, started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -70,14 +70,14 @@ def test_order_2_destroy_copes_with_parts_that_are_gone(fresh):
 def test_order_3_an_interrupted_up_is_finished_or_taken_away(fresh, finish, after_s):
     """ORDER-3: Pulumi is killed in the middle; the next command needs no help."""
     fresh.stack.configure(fresh.full_settings(SETTINGS))
-    started = host.spawn(
+    begun = host.spawn(
         ["pulumi", "up", "--yes", "--skip-preview", "--stack", fresh.name, "--non-interactive"],
         env=fresh.stack.project.environment,
         cwd=fresh.stack.project.path,
     )
     time.sleep(after_s)  # the moment is the test's matter, not a condition to wait for
-    os.killpg(started.pid, signal.SIGKILL)
-    host.end(started)
+    os.killpg(begun.pid, signal.SIGKILL)
+    host.end(begun)
     fresh.stack.project.pulumi("cancel", "--yes", "--stack", fresh.name, check=False)
     if finish == "up":
         fresh.up(SETTINGS)
@@ -116,7 +116,7 @@ def test_order_5_an_upgrade_of_limits_keeps_the_pod(fresh):
 def test_order_6_a_new_authority_is_a_planned_replacement(fresh):
     """ORDER-6: the plan shows it, nothing restarts, and leaves of the old one are gone at once."""
     fresh.up(SETTINGS)
-    before = _containers(fresh)
+    before = started(fresh)
     old = fresh.stack.outputs()["ca_fingerprint"]
     assert fetch_status(fresh, f"https://{ALLOWED}/") == "200"
     resources = json.loads(fresh.stack.export().stdout)["deployment"]["resources"]
@@ -129,12 +129,5 @@ def test_order_6_a_new_authority_is_a_planned_replacement(fresh):
     )
     assert fresh.stack.outputs()["ca_fingerprint"] != old
     assert fetch_status(fresh, f"https://{ALLOWED}/") == "200"
-    assert _containers(fresh) == before
+    assert started(fresh) == before
     assert not fresh.stack.drifted()
-
-
-def _containers(sandbox) -> dict[str, str]:
-    """When each container started, by its id."""
-    names = [sandbox.facts.container(role) for role in ("pause", "dns", "proxy", "control")]
-    found = [sandbox.inspect(name) for name in (*names, sandbox.facts.agent_container)]
-    return {one["Id"]: one["State"]["StartedAt"] for one in found}

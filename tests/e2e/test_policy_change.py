@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests import host
-from tests.e2e.conftest import SETTINGS, fetch_status
+from tests.e2e.conftest import SETTINGS, fetch_status, started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-
-
-def started(sandbox):
-    """When each container of the sandbox started."""
-    names = [sandbox.facts.container(role) for role in ("pause", "dns", "proxy", "control")]
-    names.append(sandbox.facts.agent_container)
-    command = ["docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.RestartCount}}"]
-    return host.run([*command, *names]).stdout
 
 
 def test_live_1_a_name_is_added_and_removed_without_a_restart(sandbox_up, world):

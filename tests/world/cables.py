@@ -139,8 +139,8 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
     ]
     note = "add @escapees { iifname . oifname . ip saddr . ip daddr . meta l4proto }"
     leave = [
-        f'iifname "{name}*" oifname {out} {what}'
-        for name in (f"abx-{run.world}", run.world)
+        f"iifname {devices_in} oifname {out} {what}"
+        for devices_in in (f'"abx-{run.world}*"', f'"{run.world}*"', "@foreign")
         for what in (note, "counter name escaped drop")
     ]
     return "\n".join(
@@ -153,7 +153,6 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
             "flags dynamic; }",
             "chain forward { type filter hook forward priority -300; policy accept;",
             *([late, *leave] if devices else []),
-            *([f"iifname @foreign oifname {out} counter name escaped drop"] if devices else []),
             "}",
             "chain output { type filter hook output priority -300; policy accept;",
             *(resets if devices else []),
