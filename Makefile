@@ -20,6 +20,7 @@ $(error $(NO_PYTHON))
 endif
 STACK ?= project-a
 CASES ?= ../shared/cases
+BACKEND ?=
 DURATION_S ?= 600
 SEED ?=
 PYTEST_ARGS ?=
@@ -144,8 +145,8 @@ test-e2e: dev pulumi images vm ## whole stacks, under names of their own
 	@$(WITH_ENV) $(VENV)/python -m pytest -q -m alone tests/e2e $(PYTEST_ARGS) || [ $$? = 5 ]
 
 .PHONY: cases
-cases: dev pulumi images ## run a folder of case files: CASES=../shared/cases
-	@$(WITH_ENV) $(VENV)/python -m tests.cases '$(CASES)'
+cases: dev pulumi images vm ## run a folder of case files: CASES=../shared/cases BACKEND=container|vm
+	@$(WITH_ENV) $(VENV)/python -m tests.cases '$(CASES)' $(if $(BACKEND),--backend '$(BACKEND)')
 
 .PHONY: attack
 attack: dev pulumi images ## attack a sandbox at random from inside, count outside: DURATION_S=600 SEED=

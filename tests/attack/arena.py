@@ -19,6 +19,7 @@ from tests.attack.attacker import FORBIDDEN, Report
 from tests.attack.counting import Counting
 from tests.attack.plan import Plan
 from tests.cases.sandbox import Sandbox
+from tests.cases.seat import put
 from tests.world.world import EVIL, UPSTREAM_DNS, World
 
 ALLOWED = "allowed.test"
@@ -151,7 +152,6 @@ class Arena:
 
     def _plan(self, seed: int, seconds: float) -> Plan:
         sandbox = self._sandbox
-        link = json.loads(sandbox.in_agent_network("ip", "-j", "link", "show", "eth0").stdout)
         own = host.run(["hostname", "-I"]).stdout.split()
         lease = sandbox.facts.lease
         others = ("127.0.0.1", "172.17.0.1", "8.8.8.8", "255.255.255.255", "224.0.0.251", "fe80::1",
@@ -165,15 +165,9 @@ class Arena:
             allowed=(ALLOWED, "a.wild.test"),
             denied=DENIED,
             addresses=(*BAITS, *ORIGINS, *own, sandbox.host_address, *others),
-            mac=link[0]["address"],
-            next_mac=self._gateway_mac(),
+            mac=sandbox.seat.mac(),
+            next_mac=sandbox.gateway_mac(),
         )
-
-    def _gateway_mac(self) -> str:
-        pause = self._sandbox.inspect(self._sandbox.facts.container("pause"))
-        networks = pause["NetworkSettings"]["Networks"].values()
-        found = (n["MacAddress"] for n in networks if n["IPAddress"] == self._sandbox.gateway)
-        return str(next(found))
 
     def _counting(self) -> Counting:
         return Counting(
@@ -199,14 +193,13 @@ class Arena:
 
     def _let_loose(self, plan: Plan, tell: Callable[[str], None]) -> tuple[Report, Report]:
         """The agent's moves and root's at once; their reports."""
-        agent = ["docker", "exec", "-i", self._sandbox.facts.agent_container]
-        host.pipe([*agent, "sh", "-c", f"cat > {PROGRAM}"], program())
-        enter = ["nsenter", f"--net=/proc/{self._sandbox.pid('agent')}/ns/net", "--"]
-        beside = [*enter, sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-                  "from tests.attack.attacker import main; main()", str(host.ROOT)]  # fmt: skip
+        seat = self._sandbox.seat
+        put(seat, PROGRAM, program())
+        inside = seat.inside(["python3", PROGRAM])
+        beside = seat.python_beside(PROGRAM)
         with ThreadPoolExecutor(2) as pool:
             running = [
-                pool.submit(_report, [*agent, "python3", PROGRAM], plan),
+                pool.submit(_report, inside, plan),
                 pool.submit(_report, beside, replace(plan, raw=True)),
             ]
             for seconds in _until_done(running):

@@ -16,13 +16,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from abox.settings import BACKENDS, VM
 from tests.cases.model import Case
 from tests.cases.outcome import NotRunError
 from tests.cases.reader import printable, read_folder
 from tests.cases.runner import Runner
-
-CASE_S = 300
-"""A case that takes longer has failed."""
 
 
 @dataclass
@@ -48,14 +46,13 @@ class _TooLongError(Exception):
     pass
 
 
-def _alarm(_number: int, _frame: FrameType | None) -> None:
-    raise _TooLongError(f"no end after {CASE_S} s")
-
-
 @contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.alarm(CASE_S)
+def _limited(seconds: int) -> Iterator[None]:
+    def alarm(_number: int, _frame: FrameType | None) -> None:
+        raise _TooLongError(f"no end after {seconds} s")
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.alarm(seconds)
     try:
         yield
     finally:
@@ -70,7 +67,7 @@ def _say(text: str) -> None:
 def _run_case(runner: Runner, case: Case, report: Report, *, verbose: bool) -> None:
     start = time.monotonic()
     try:
-        with _limited():
+        with _limited(runner.limit_s(case)):
             faults = runner.run(case)
     except NotRunError as reason:
         report.not_run[case.title] = str(reason)
@@ -79,7 +76,7 @@ def _run_case(runner: Runner, case: Case, report: Report, *, verbose: bool) -> N
         return
     except Exception as error:  # noqa: BLE001  # one case must not end the others
         faults = [f"{type(error).__name__}: {error}"]
-        runner.recover()
+        runner.recover(case)
     report.seconds[case.title] = round(time.monotonic() - start, 2)
     if faults:
         report.failed[case.title] = faults
@@ -98,7 +95,7 @@ def _chosen(cases: list[Case], only: list[str], layers: list[str]) -> list[Case]
         if (not only or case.kind in only or case.id in only)
         and (not layers or case.layer in layers)
     ]
-    return sorted(chosen, key=lambda case: order.get(case.layer, 6))
+    return sorted(chosen, key=lambda case: (case.backend == VM, order.get(case.layer, 6)))
 
 
 def _arguments() -> argparse.Namespace:
@@ -106,6 +103,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("folder", type=Path, help="folder of case files")
     parser.add_argument("--only", action="append", default=[], help="this kind, or this id")
     parser.add_argument("--layer", action="append", default=[], help="this layer")
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="",
+        help="run on this one alone (default: machines only for the cases that name them)",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="name every case")
     parser.add_argument("--json", type=Path, help="write the report to this file too")
     parser.add_argument(
@@ -129,7 +132,7 @@ def main() -> int:
         return 2
     with (
         tempfile.TemporaryDirectory(prefix="abxt-cases-") as folder,
-        Runner(Path(folder), spare_host=arguments.spare_host) as runner,
+        Runner(Path(folder), backend=arguments.backend, spare_host=arguments.spare_host) as runner,
     ):
         for case in chosen:
             _run_case(runner, case, report, verbose=arguments.verbose)

@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from abox.errors import AboxError
+from abox.settings import VM
 from tests import host
 from tests.cases import mapping, sockets
+from tests.cases.boot_flood import flood_at_boot
 from tests.cases.judge import Evidence, judge_all
 from tests.cases.log_volume import full_log_volume
 from tests.cases.model import Case
@@ -223,7 +225,8 @@ class LiveRunner:
         args = [str(argument) for argument in case.do["exec"]]
         command = ["python3", PROBE, *args[1:]] if args[0] == "{probe}" else args
         if "boot-flood" in args:
-            raise NotRunError("boot-flood needs a machine that boots")
+            self._boot_flood(args[2], args[3], outcome)
+            return
         if "host_queries" not in case.expect:
             outcome.completed = self._sandbox.exec(command, EXEC_S)
             return
@@ -234,6 +237,16 @@ class LiveRunner:
             outcome.host_packets = self._foreign_questions(capture, args[2])
         finally:
             capture.close()
+
+    def _boot_flood(self, address: str, port: str, outcome: Outcome) -> None:
+        if self._sandbox.backend != VM:
+            raise NotRunError("boot-flood needs a machine that boots")
+        if flood_at_boot(self._sandbox, address, port) == 0:
+            raise RuntimeError("the guest sent nothing while it booted")
+        outcome.packets_seen = sum(
+            packet["destination"] == address and packet["port"] == int(port)
+            for packet in (*self._world.arrived_in_pods(), *self._world.packets())
+        )
 
     def _foreign_questions(self, capture: Capture, name: str) -> list[str]:
         """DNS questions for a name that left by other devices than the sandbox's bridges."""

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+from abox.naming import filter_name
 from abox.render.paths import CA_DIR, POLICY_DIR
 from tests import host
 from tests.cases.sandbox import Sandbox
@@ -25,20 +27,19 @@ def link_local(mac: str) -> str:
     return str(IPv6Address(b"\xfe\x80" + bytes(6) + identity))
 
 
-def device_mac(sandbox: Sandbox, container: str) -> str:
-    """Hardware address of a container on the sandbox's bridge."""
-    networks = sandbox.inspect(container)["NetworkSettings"]["Networks"].values()
-    return next(str(n["MacAddress"]) for n in networks if n["IPAddress"] in _members(sandbox))
-
-
-def _members(sandbox: Sandbox) -> set[str]:
-    return {str(address) for address in sandbox.subnet.hosts()}
-
-
 def network_name(sandbox: Sandbox) -> str:
     """The sandbox's network, as the engine calls it."""
-    networks = sandbox.inspect(sandbox.facts.agent_container)["NetworkSettings"]["Networks"]
-    return str(next(iter(networks)))
+    networks = sandbox.inspect(sandbox.facts.container("pause"))["NetworkSettings"]["Networks"]
+    found = (name for name, leg in networks.items() if leg["IPAddress"] == sandbox.gateway)
+    return str(next(found))
+
+
+def filter_uuid(sandbox: Sandbox) -> str:
+    """Identity of the VM's packet filter, which a definition by hand has to name."""
+    shown = host.run(
+        ["virsh", "-c", "qemu:///system", "nwfilter-dumpxml", filter_name(sandbox.name)]
+    )
+    return ElementTree.fromstring(shown.stdout).findtext("uuid", "")
 
 
 def other_host_address(sandbox: Sandbox) -> str:
@@ -58,7 +59,7 @@ class Placeholders:
         box = sandbox
         self._values: Mapping[str, Callable[[], Any]] = {
             "gateway": lambda: box.gateway,
-            "gateway_link_local": lambda: link_local(device_mac(box, box.facts.container("pause"))),
+            "gateway_link_local": lambda: link_local(box.gateway_mac()),
             "gateway_container": lambda: box.facts.container(gateway_role),
             "proxy_port": lambda: box.proxy_port,
             "admin_port": lambda: ADMIN_PORT,
@@ -67,8 +68,11 @@ class Placeholders:
             "ca_key_line": lambda: box.authority["key"].splitlines()[1],
             "generated_ca": lambda: Authority("abxt foreign authority").pem,
             "agent": lambda: box.agent_address,
-            "agent_mac": lambda: device_mac(box, box.facts.agent_container),
+            "agent_mac": lambda: box.seat.mac(),
             "agent_container": lambda: box.facts.agent_container,
+            "domain": lambda: box.facts.outputs["domain"],
+            "nwfilter": lambda: filter_name(box.name),
+            "nwfilter_uuid": lambda: filter_uuid(box),
             "network": lambda: network_name(box),
             "sandbox_network": lambda: network_name(box),
             "subnet": lambda: str(box.subnet),

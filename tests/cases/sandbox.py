@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import os
-import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,11 +19,12 @@ from abox.allowlist import Policy
 from abox.host_state import state_dir, verdict_log
 from abox.naming import bridge_name, egress_bridge_name
 from abox.render.nftables import TableSpec, render_table
-from abox.settings import Settings, parse_settings
+from abox.settings import CONTAINER, VM, Settings, parse_settings
 from provider.engine import Engine
 from provider.firewall_table import FirewallTable
 from provider.gateway_policy import Gateway
 from tests import host
+from tests.cases.seat import ContainerSeat, Seat, VmSeat, put
 from tests.stacks import Project, Stack
 from tests.world import World
 from tests.world.world import UPSTREAM_DNS
@@ -33,6 +33,7 @@ PROBE = "/tmp/abxt-probe.pyz"  # noqa: S108  # in the agent
 PROBE_PACKAGES = ("h2", "hpack", "hyperframe")
 PROBE_MODULES = ("tests/cases/probe",)
 HEALTH = "healthcheck.abox.local"
+VM_SIZE = {"cpus": 2, "memory_mb": 1024, "disk_gb": 5}
 
 
 @functools.cache
@@ -109,7 +110,7 @@ class Facts:
 
     @property
     def agent_container(self) -> str:
-        """Name of the agent's container."""
+        """Name of the agent's container, where it is one."""
         return str(self.outputs["agent_container"])
 
     def container(self, role: str) -> str:
@@ -120,8 +121,16 @@ class Facts:
 class Sandbox:
     """One stack of the tests that stands."""
 
-    def __init__(self, world: World, project: Project, name: str, log_folder: Path) -> None:
-        self.world, self.name = world, name
+    def __init__(
+        self,
+        world: World,
+        project: Project,
+        name: str,
+        log_folder: Path,
+        *,
+        backend: str = CONTAINER,
+    ) -> None:
+        self.world, self.name, self.backend = world, name, backend
         self.stack = Stack(project, name)
         self._logs = log_folder
         self._settings: dict[str, Any] = {}
@@ -134,7 +143,9 @@ class Sandbox:
 
     def full_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of a case with what every sandbox of the tests needs."""
-        base = {"upstream_dns": [UPSTREAM_DNS], "trusted_cas": [self.world.ca_pem]}
+        base: dict[str, Any] = {"upstream_dns": [UPSTREAM_DNS], "trusted_cas": [self.world.ca_pem]}
+        if self.backend == VM:
+            base |= {"backend": VM, "vm": VM_SIZE}
         full = {"allow": [], **base, **settings}
         if full.get("mode") == "passive":
             full["passive_acknowledged"] = True
@@ -219,16 +230,27 @@ class Sandbox:
         name = self.facts.agent_container if role == "agent" else self.facts.container(role)
         return int(self.inspect(name)["State"]["Pid"])
 
+    @property
+    def seat(self) -> Seat:
+        """The way into the agent."""
+        if self.backend == VM:
+            return VmSeat(self.name)
+        return ContainerSeat(self.facts.agent_container, self.subnet)
+
     def running(self) -> bool:
-        """Whether the agent runs."""
-        done = host.run(
-            [
-                *("docker", "ps", "-q"),
-                *("--filter", f"label=abox.sandbox={self.name}"),
-                *("--filter", "label=abox.role=agent"),
-            ]
-        )
-        return bool(done.stdout.strip())
+        """Whether an agent of the sandbox runs, also where `up` failed."""
+        if self.backend == VM:
+            listed = host.run(["virsh", "-q", "-c", "qemu:///system", "list", "--name"]).stdout
+            return any(name.startswith(f"{self.name}-") for name in listed.split())
+        labels = [f"label=abox.sandbox={self.name}", "label=abox.role=agent"]
+        filters = [word for label in labels for word in ("--filter", label)]
+        return bool(host.run(["docker", "ps", "-q", *filters]).stdout.strip())
+
+    def gateway_mac(self) -> str:
+        """The pod's hardware address on the sandbox's bridge."""
+        networks = self.inspect(self.facts.container("pause"))["NetworkSettings"]["Networks"]
+        found = (n["MacAddress"] for n in networks.values() if n["IPAddress"] == self.gateway)
+        return str(next(found))
 
     def log(self, role: str, since: float) -> host.Completed:
         """What a container of the pod logged since a time (seconds since 1970)."""
@@ -251,39 +273,35 @@ class Sandbox:
 
     def copy_probe(self) -> None:
         """Put the helper into the agent."""
-        host.pipe(
-            ["docker", "exec", "-i", self.facts.agent_container, "sh", "-c", f"cat > {PROBE}"],
-            probe_archive(),
-        )
+        put(self.seat, PROBE, probe_archive())
+
+    @property
+    def _serve(self) -> list[str]:
+        return ["serve", self.gateway, str(self.proxy_port)]
 
     @property
     def agent(self) -> Prober:
         """The helper inside the agent."""
         if self._agent is None:
-            command = ["docker", "exec", "-i", self.facts.agent_container, "python3", PROBE]
-            serve = ["serve", self.gateway, str(self.proxy_port)]
-            self._agent = Prober([*command, *serve], self._logs / "agent.log")
+            command = self.seat.inside(["python3", PROBE, *self._serve])
+            self._agent = Prober(command, self._logs / f"{self.name}-agent.log")
         return self._agent
 
     @property
     def root(self) -> Prober:
-        """The helper as root in the agent's network namespace: an agent that broke out."""
+        """The helper as root in the agent's network: an agent that broke out."""
         if self._root is None:
-            enter = ["nsenter", f"--net=/proc/{self.pid('agent')}/ns/net", "--"]
-            serve = ["serve", self.gateway, str(self.proxy_port)]
-            command = [*enter, sys.executable, "-m", "tests.cases.probe", *serve]
-            self._root = Prober(command, self._logs / "root.log")
+            command = [*self.seat.python_beside(PROBE), *self._serve]
+            self._root = Prober(command, self._logs / f"{self.name}-root.log")
         return self._root
 
     def in_agent_network(self, *args: str, check: bool = True) -> host.Completed:
-        """Run a program of the host in the agent's network namespace."""
-        enter = ["nsenter", f"--net=/proc/{self.pid('agent')}/ns/net", "--"]
-        return host.run([*enter, *args], check=check)
+        """Run a program as root in the agent's network."""
+        return host.run(self.seat.beside(list(args)), check=check)
 
     def exec(self, args: list[str], timeout_s: float = 120) -> host.Completed:
-        """Run a program in the agent, as the agent."""
-        command = ["docker", "exec", self.facts.agent_container, *args]
-        return host.run(command, check=False, timeout_s=timeout_s)
+        """Run a program in the agent, as the most privileged user that it can become."""
+        return host.run(self.seat.strongest(args), check=False, timeout_s=timeout_s)
 
     # --- policy ---------------------------------------------------------------------------
 

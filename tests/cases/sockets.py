@@ -10,7 +10,7 @@ from typing import Any
 
 from tests import host
 from tests.cases.outcome import Outcome
-from tests.cases.placeholders import device_mac, link_local
+from tests.cases.placeholders import link_local
 from tests.cases.sandbox import Sandbox
 from tests.world import World
 
@@ -53,7 +53,7 @@ def _bridge_mac(sandbox: Sandbox) -> str:
 
 def _next_macs(sandbox: Sandbox, destination: str) -> dict[str, str]:
     """Hardware addresses that a frame for the destination can be sent to."""
-    pod = device_mac(sandbox, sandbox.facts.container("pause"))
+    pod = sandbox.gateway_mac()
     host_mac = _bridge_mac(sandbox)
     if destination in (sandbox.gateway, link_local(pod)):
         return {"to the gateway": pod}
@@ -62,7 +62,7 @@ def _next_macs(sandbox: Sandbox, destination: str) -> dict[str, str]:
 
 def _frames(sandbox: Sandbox, action: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send the packet as a frame of our own making, by every way that a neighbour offers."""
-    own = device_mac(sandbox, sandbox.facts.agent_container)
+    own = sandbox.seat.mac()
     second = ":" in action["to"]
     source = action.get("src_ip") or (link_local(own) if second else sandbox.agent_address)
     attempts = []
@@ -138,7 +138,7 @@ def _counter(world: World, sandbox: Sandbox, action: Mapping[str, Any]) -> Calla
 
 
 def _link_local_of_agent(sandbox: Sandbox) -> str:
-    return link_local(device_mac(sandbox, sandbox.facts.agent_container))
+    return link_local(sandbox.seat.mac())
 
 
 def _on_host(address: str) -> bool:

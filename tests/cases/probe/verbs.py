@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cases.probe import dns
+from tests.cases.probe import dns, sockets
 
 SYSCALLS = {
     "ptrace": 101,
@@ -133,6 +135,22 @@ def _holds(path: Path, wanted: bytes) -> bool:
     return False
 
 
+def boot_flood(count_file: str, frames: str) -> int:
+    """Send frames in turn until it is ended; note in a file how many.
+
+    Args:
+        count_file: where the number goes.
+        frames: a JSON list of frames in hex, as `sockets.send_frame` takes each.
+    """
+    wanted, sent = json.loads(bytes.fromhex(frames)), 0
+    while True:
+        for frame in wanted:
+            sockets.send_frame(frame)
+        sent += len(wanted)
+        Path(count_file).write_text(str(sent))
+        time.sleep(0.01)
+
+
 VERBS: dict[str, Callable[..., int]] = {
     "dns": ask_dns,
     "syscall": syscall,
@@ -140,4 +158,5 @@ VERBS: dict[str, Callable[..., int]] = {
     "connect-unix-abstract": connect_unix_abstract,
     "fork": fork,
     "find-text": find_text,
+    "boot-flood": boot_flood,
 }
