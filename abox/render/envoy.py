@@ -499,11 +499,11 @@ _DNS_CACHE: Json = {
     "name": "names",
     "dns_lookup_family": "V4_PREFERRED",
     "dns_refresh_rate": "60s",
-    "dns_min_refresh_rate": "1s",
+    "dns_min_refresh_rate": "5s",
     "host_ttl": "60s",
     "max_hosts": 4096,
     "dns_query_timeout": "8s",
-    "dns_failure_refresh_rate": {"base_interval": "1s", "max_interval": "2s"},
+    "disable_dns_refresh_on_failure": True,  # the next request asks: no refused name asks again
     "dns_cache_circuit_breaker": {"max_pending_requests": MAX_CONNECTIONS},
     "typed_dns_resolver_config": extension(
         "envoy.network.dns_resolver.cares",

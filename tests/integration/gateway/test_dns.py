@@ -133,6 +133,27 @@ def test_dns_7_the_proxy_s_own_questions_have_the_budget_too(gateway: Gateway):
     assert gateway.get("http://allowed.test/")["status"] == 200
 
 
+def test_dns_7_a_name_that_failed_costs_the_proxy_nothing_until_it_is_asked_for(gateway: Gateway):
+    name = f"f{secrets.token_hex(4)}.wild.test"
+    gateway.world.dns.set(NAMES, fail={name: "SERVFAIL"})
+    assert gateway.get(f"http://{name}/")["status"] == 502
+    asked = gateway.world.dns.queries(name)
+    assert asked > 0
+    time.sleep(7)  # longer than the resolver keeps a failure
+    assert gateway.world.dns.queries(name) == asked
+    gateway.world.dns.set({**NAMES, name: ["198.51.100.20"]})
+    assert gateway.get(f"http://{name}/")["status"] == 200
+
+
+def test_dns_7_a_name_in_use_costs_the_proxy_one_question_in_five_seconds(gateway: Gateway):
+    name = f"f{secrets.token_hex(4)}.wild.test"
+    gateway.world.dns.set({**NAMES, name: ["198.51.100.20"]})  # for one second, says the answer
+    assert gateway.get(f"http://{name}/")["status"] == 200
+    asked = gateway.world.dns.queries(name)
+    time.sleep(8)
+    assert asked < gateway.world.dns.queries(name) <= 3 * asked
+
+
 def test_dns_7_what_a_cache_answers_costs_nothing(gateway: Gateway):
     name = f"{secrets.token_hex(4)}.test"
     gateway.world.dns.set({**NAMES, name: ["198.51.100.20"]})
