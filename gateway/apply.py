@@ -14,11 +14,13 @@ from pathlib import Path
 from abox.errors import AboxError
 from abox.gates import Gates
 from abox.render.envoy_gate import render_gate
-from abox.render.envoy_injection import render_clusters, value_name
+from abox.render.envoy_origins import render_clusters, value_name
 from abox.render.paths import (
+    AUTHORITIES_PREFIX,
     CA_DIR,
     CLUSTERS_FILE,
     GATE_FILE,
+    POLICY_DIR,
     READY_FILE,
     RPZ_FILE,
     TRUST_DIR,
@@ -57,7 +59,7 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
 
     Raises: AboxError if it was refused; then the policy before it is in force again.
     """
-    files = plan.files(public_roots())
+    files = plan.files()
     with _lock():
         _check_resolvers(files, gateway)
         applied = read_applied()
@@ -78,6 +80,7 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
         except OSError as error:
             _restore(before, applied, change)
             VALUES.forget(keep=_values_of(in_force))
+            _forget_authorities(in_force)
             raise AboxError(
                 what="the policy did not go live",
                 why=str(error),
@@ -85,6 +88,7 @@ def apply(plan: Plan, gateway: IPv4Address) -> None:
             ) from error
         _remember(plan, change.closed)
         VALUES.forget(keep=plan.values())
+        _forget_authorities(plan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,7 @@ def write_first(plan: Plan) -> None:
         if Path(READY_FILE).exists():  # an apply was faster than the daemon's start
             return
         gates = Gates().after(None, plan.policy, time.time_ns())
-        _put({GATE_FILE: render_gate(gates), **plan.files(public_roots())})
+        _put({GATE_FILE: render_gate(gates), **plan.authorities(public_roots()), **plan.files()})
         write_applied(Applied(plan=plan, gates=gates))
         write_file(Path(READY_FILE), f"{plan.policy_hash}\n")
 
@@ -148,6 +152,8 @@ def _offer_clusters(plan: Plan, in_force: Plan | None, refused: int) -> str:
     Returns: the clusters' file as it has to be until the new routes are live.
     """
     VALUES.keep(plan.values())
+    for one in (in_force, plan):
+        _put(one.authorities(public_roots()) if one else {})
     clusters = {one["name"]: one for one in (in_force.clusters() if in_force else [])}
     clusters |= {one["name"]: one for one in plan.clusters()}
     both = render_clusters(clusters.values())
@@ -156,6 +162,14 @@ def _offer_clusters(plan: Plan, in_force: Plan | None, refused: int) -> str:
         digests = {**(in_force.digests if in_force else {}), **plan.digests}
         _wait_until(refused, lambda: cluster_findings([*clusters.values()], digests))
     return both
+
+
+def _forget_authorities(plan: Plan | None) -> None:
+    """Delete the files of authorities that no cluster of a plan reads."""
+    kept = plan.authorities(public_roots()) if plan else {}
+    for path in Path(POLICY_DIR).glob(f"{AUTHORITIES_PREFIX}*"):
+        if str(path) not in kept:
+            path.unlink()
 
 
 def _values_of(plan: Plan | None) -> list[str]:

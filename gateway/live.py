@@ -16,16 +16,24 @@ from typing import Any
 
 from abox.gates import Gates
 from abox.render.envoy_gate import GATE, gate_listener
-from abox.render.envoy_injection import value_name
+from abox.render.envoy_origins import value_name
 from abox.render.envoy_routes import Side
 from abox.render.envoy_types import Json
-from abox.render.paths import ENVOY_ADMIN_SOCKET, RPZ_FILE, VALUES_DIR, unbound_socket
+from abox.render.paths import (
+    AUTHORITIES_PREFIX,
+    ENVOY_ADMIN_SOCKET,
+    POLICY_DIR,
+    RPZ_FILE,
+    VALUES_DIR,
+    unbound_socket,
+)
 from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
 from abox.secrets import SecretValue
 from gateway.dns_probe import NXDOMAIN, ask
 from gateway.envoy_admin import EnvoyAdmin
 from gateway.files import read_file
 from gateway.plan import Plan
+from gateway.trust import public_roots
 from gateway.unbound_control import UnboundControl
 from gateway.values import Values
 
@@ -52,6 +60,17 @@ def proxy_findings(plan: Plan, gates: Gates) -> list[Finding]:
         return [*route_findings(plan), *clusters, *gate_findings(gates)]
     except OSError as error:
         return [Finding("proxy", str(error))]
+
+
+def authority_findings(plan: Plan) -> list[Finding]:
+    """Authorities that the proxy would trust after a restart and the plan doesn't, or not so."""
+    wanted = plan.authorities(public_roots())
+    paths = {*wanted, *map(str, Path(POLICY_DIR).glob(f"{AUTHORITIES_PREFIX}*"))}
+    return [
+        Finding(f"proxy ({Path(path).name})", "the file is not that of the policy")
+        for path in sorted(paths)
+        if (read_file(Path(path)) or b"").decode(errors="replace") != wanted.get(path, "")
+    ]
 
 
 def closing() -> int:

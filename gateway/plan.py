@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +15,15 @@ from cryptography import x509
 from abox.allowlist import Policy
 from abox.errors import AboxError
 from abox.name_table import NameTable
-from abox.render.envoy import render_authorities
-from abox.render.envoy_injection import injecting_clusters, render_clusters, value_name
-from abox.render.envoy_routes import Side, render_routes
+from abox.render.envoy_origins import origin_clusters, render_clusters, value_name
+from abox.render.envoy_routes import Origins, Side, render_routes
 from abox.render.envoy_types import Json
 from abox.render.paths import (
     CLUSTERS_FILE,
     NAMES_FILE,
     ROUTES_FILES,
     RPZ_FILE,
-    UPSTREAM_AUTHORITIES_FILE,
+    authorities_file,
     unbound_file,
 )
 from abox.render.unbound import UnboundRole, name_table, render_dynamic, render_zone
@@ -57,7 +57,7 @@ class Plan:
     @cached_property
     def routes(self) -> Mapping[Side, str]:
         """What each of Envoy's route files holds; seconds of work for a list of 100,000 names."""
-        return {side: render_routes(self.policy, side, self.digests) for side in Side}
+        return {side: render_routes(self.policy, side, self.origins) for side in Side}
 
     def to_record(self) -> dict[str, Any]:
         """What control remembers of the plan: all but keys and values."""
@@ -79,31 +79,43 @@ class Plan:
             digests=dict(record["digests"]),
         )
 
-    def files(self, public_roots: str) -> dict[str, str]:
-        """Content of every file of the policy volume, by path, in the order of writing.
+    @property
+    def origins(self) -> Origins:
+        """What the ways to origins depend on beside the policy."""
+        text = "".join(self.trusted_cas)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+        return Origins(digests=self.digests, authorities=digest)
+
+    def authorities(self, public_roots: str) -> dict[str, str]:
+        """The file that origins are verified against, by path; none for the public roots alone.
 
         Args:
             public_roots: the image's public roots, PEM.
         """
+        if not self.trusted_cas:
+            return {}
+        text = "".join(f"{pem.strip()}\n" for pem in (public_roots, *self.trusted_cas))
+        return {authorities_file(self.origins.authorities): text}
+
+    def files(self) -> dict[str, str]:
+        """Content of every other file of the policy volume, by path, in the order of writing."""
         cidrs = self.policy.allow_private_cidrs if self.policy else ()
         table = name_table(self.policy) if self.policy else NameTable()
         resolvers = {
             unbound_file(role.value): render_dynamic(role, cidrs, self.upstream_dns)
             for role in UnboundRole
         }
-        authorities = "".join(f"{pem.strip()}\n" for pem in (public_roots, *self.trusted_cas))
         return {
             NAMES_FILE: table.to_json(),
             RPZ_FILE: render_zone(self.policy),
             **resolvers,
-            UPSTREAM_AUTHORITIES_FILE: render_authorities(authorities),
             CLUSTERS_FILE: render_clusters(self.clusters()),
             **{ROUTES_FILES[side.value]: text for side, text in self.routes.items()},
         }
 
     def clusters(self) -> list[Json]:
-        """Clusters whose requests carry secrets."""
-        return injecting_clusters(self.policy, self.digests)
+        """Clusters of origins beside the proxy's own."""
+        return origin_clusters(self.policy, self.origins)
 
     def values(self) -> dict[str, str]:
         """The values by the names that the proxy asks for."""

@@ -12,7 +12,7 @@ from gateway.applied import read_applied
 from gateway.apply import CERTIFICATE_FILE, KEY_FILE
 from gateway.authority import Authority
 from gateway.files import read_file
-from gateway.live import dns_findings, proxy_findings, secret_findings
+from gateway.live import authority_findings, dns_findings, proxy_findings, secret_findings
 from gateway.trust import trust_sha256
 
 
@@ -43,7 +43,7 @@ def read_status(gateway: IPv4Address) -> Status:
     dns = dns_findings(plan, gateway) if plan else []
     proxy = proxy_findings(applied.plan, applied.gates) if applied else []
     if plan:
-        proxy += secret_findings(plan, _key())
+        proxy += [*secret_findings(plan, _key()), *authority_findings(plan)]
     live = plan is not None and not dns and not proxy
     return Status(
         policy_hash=plan.policy_hash if plan and live else "",

@@ -16,10 +16,11 @@ from pathlib import Path
 from abox import agent_environment
 from abox.render.browser_policy import render_browser_policy
 from abox.render.java_keystore import render_java_keystore
+from abox.render.paths import PUBLIC_ROOTS_FILE
 from gateway.files import read_file, write_file
 from gateway.host import run
 
-SYSTEM_FOLDER = Path("/etc/ssl/certs")
+SYSTEM_FOLDER = Path(PUBLIC_ROOTS_FILE).parent
 """The image's own public roots."""
 
 BUNDLE, OWN, JAVA, BROWSERS = (

@@ -1,9 +1,8 @@
 """Envoy's bootstrap: listeners, filters and clusters that a policy change never touches.
 
 What a policy changes comes from watched files in the policy volume: the routes of the listeners
-(``abox.render.envoy_routes``), the gate (``abox.render.envoy_gate``), the clusters whose requests
-carry secrets (``abox.render.envoy_injection``) and the authorities that origins are verified
-against.
+(``abox.render.envoy_routes``), the gate (``abox.render.envoy_gate``) and the clusters of origins
+that carry secrets or trust the stack's own authorities (``abox.render.envoy_origins``).
 
 Life of a request: the proxy port's filters mark it (Lua), its routes judge it, the dynamic forward
 proxy resolves the name, and the address rule judges the address that will be dialled. Then the
@@ -59,9 +58,9 @@ from abox.render.paths import (
     GATE_FILE,
     KEY_LOG_FILE,
     PROXY_SPOOL,
+    PUBLIC_ROOTS_FILE,
     ROUTES_FILES,
     SDS_SOCKET,
-    UPSTREAM_AUTHORITIES_FILE,
     VALUES_SOCKET,
 )
 from abox.verdict_sources import ACCESS_LOG_FIELDS
@@ -85,21 +84,6 @@ VALUES_CLUSTER = "values"
 _HTTP = "extensions.filters.http."
 _NETWORK = "extensions.filters.network."
 _TLS = "extensions.transport_sockets.tls.v3."
-
-
-AUTHORITIES_SECRET = "upstream-authorities"  # noqa: S105  # the name of a public list
-"""Name under which Envoy looks for the authorities that origins are verified against."""
-
-
-def render_authorities(pem: str) -> str:
-    """The discovery response with the authorities that origins are verified against.
-
-    Args:
-        pem: certificates, public roots and the stack's ``trusted_cas``.
-    """
-    context = {"trusted_ca": {"inline_string": pem}}
-    secret = any_of(f"{_TLS}Secret", name=AUTHORITIES_SECRET, validation_context=context)
-    return json.dumps({"resources": [secret]})
 
 
 def render_bootstrap(*, gateway: IPv4Address, proxy_port: int, sandbox: str) -> str:
@@ -569,7 +553,7 @@ def served_by(cluster: str) -> Json:
 def _clusters() -> list[Json]:
     return [
         _origin_cluster(CLUSTER_PLAIN, _HTTP1_ONLY, None),
-        *tls_clusters(),
+        *tls_clusters("", PUBLIC_ROOTS_FILE),
         _origin_cluster(CLUSTER_RESOLVE, _HTTP1_ONLY, None, thresholds=_NOTHING),
         _internal_cluster(GATE) | _kept_alive(_HTTP1_ONLY),
         _internal_cluster(CLUSTER_INTERCEPT),
@@ -580,14 +564,15 @@ def _clusters() -> list[Json]:
     ]
 
 
-def tls_clusters(suffix: str = "", filters: Sequence[Json] = ()) -> list[Json]:
+def tls_clusters(suffix: str, authorities: str, filters: Sequence[Json] = ()) -> list[Json]:
     """The clusters that requests inside TLS go to.
 
     Args:
         suffix: end of their names.
+        authorities: file of those that origins are verified against.
         filters: what a request passes last, after everything was judged.
     """
-    either, http1 = _origin_tls(["h2", "http/1.1"]), _origin_tls(["http/1.1"])
+    either, http1 = (_origin_tls(a, authorities) for a in (["h2", "http/1.1"], ["http/1.1"]))
     auto = {"auto_config": _AUTO}
     return [
         _origin_cluster(CLUSTER_TLS + suffix, auto, either, filters=filters),
@@ -659,8 +644,8 @@ def _http_options(options: Json) -> Json:
     return any_of("extensions.upstreams.http.v3.HttpProtocolOptions", **options)
 
 
-def _origin_tls(alpn: Sequence[str]) -> Json:
-    """TLS towards the origin: verified against public roots and the stack's ``trusted_cas``."""
+def _origin_tls(alpn: Sequence[str], authorities: str) -> Json:
+    """TLS towards the origin, which is verified."""
     return extension(
         "envoy.transport_sockets.tls",
         f"{_TLS}UpstreamTlsContext",
@@ -671,10 +656,7 @@ def _origin_tls(alpn: Sequence[str]) -> Json:
             },
             "alpn_protocols": list(alpn),
             "key_log": {"path": KEY_LOG_FILE},
-            "validation_context_sds_secret_config": {
-                "name": AUTHORITIES_SECRET,
-                "sds_config": watched_file(UPSTREAM_AUTHORITIES_FILE),
-            },
+            "validation_context": {"trusted_ca": {"filename": authorities}},
         },
     )
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from abox.addresses import Network, ends_in_number
@@ -67,10 +67,33 @@ JUDGED = "yes"
 
 HEALTH_BODY = "ok\n"
 
-Digests = Mapping[str, str]
-"""Digests of the values that entries inject, by the secrets' names."""
 
-NO_DIGESTS: Digests = {}
+@dataclass(frozen=True, kw_only=True)
+class Origins:
+    """What requests to origins depend on beside the policy; another one is other clusters."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the values that entries inject, by the secrets' names."""
+    authorities: str = ""
+    """Digest of the authorities that are trusted beside the public roots; empty for none."""
+
+    def suffix(self, inject: Sequence[Injection] = ()) -> str:
+        """End of the name of the clusters inside TLS; empty where the usual ones will do.
+
+        What is put on a request and who may answer it changes together with the route, and no pool
+        of connections serves both before and after.
+
+        Args:
+            inject: what an entry puts on requests.
+        """
+        if not inject and not self.authorities:
+            return ""
+        parts = [[one.key, one.secret, self.digests[one.secret]] for one in inject]
+        text = json.dumps([self.authorities, *parts])
+        return f"/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+USUAL_ORIGINS = Origins()
 
 
 class Side(StrEnum):
@@ -82,25 +105,27 @@ class Side(StrEnum):
     """Tunnels that aren't intercepted, at their last step."""
 
 
-def render_routes(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> str:
+def render_routes(policy: Policy | None, side: Side, origins: Origins = USUAL_ORIGINS) -> str:
     """The route configuration as a discovery response in JSON, one line.
 
     Args:
         policy: None before the first policy: everything but the health name is denied.
         side: the listener that it is for.
-        digests: of the values that entries inject, by the secrets' names.
+        origins: what requests depend on beside the policy.
     Returns: text whose ``version_info`` is the SHA-256 of the configuration.
     """
-    config = route_configuration(policy, side, digests)
+    config = route_configuration(policy, side, origins)
     return discovery_response([any_of("config.route.v3.RouteConfiguration", **config)], config)
 
 
-def route_configuration(policy: Policy | None, side: Side, digests: Digests = NO_DIGESTS) -> Json:
+def route_configuration(
+    policy: Policy | None, side: Side, origins: Origins = USUAL_ORIGINS
+) -> Json:
     """The route configuration of one side."""
     cidrs = policy.allow_private_cidrs if policy else ()
     return {
         "name": side.value,
-        "virtual_hosts": list(_virtual_hosts(policy, side, digests)),
+        "virtual_hosts": list(_virtual_hosts(policy, side, origins)),
         "request_headers_to_remove": [*PRIVATE_HEADERS, *_ADDED_BY_ENVOY],
         "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
         "ignore_port_in_host_matching": True,
@@ -111,16 +136,16 @@ _ADDED_BY_ENVOY = ("x-forwarded-proto", "x-envoy-external-address")
 """Fields that Envoy adds by itself; the second holds the agent's address."""
 
 
-def _virtual_hosts(policy: Policy | None, side: Side, digests: Digests) -> Iterator[Json]:
+def _virtual_hosts(policy: Policy | None, side: Side, origins: Origins) -> Iterator[Json]:
     yield _virtual_host("health", [HEALTH_NAME], _health_routes(side))
     names = [host for suffix in RESERVED_SUFFIXES for host in (suffix, f"*.{suffix}")]
     yield _virtual_host("reserved", names, _deny_all(Reason.RESERVED_NAME))
     if policy is None:
         yield _virtual_host("rest", ["*"], _deny_all(Reason.NO_POLICY))
         return
-    for routes, hosts in _grouped(policy, side, digests):
+    for routes, hosts in _grouped(policy, side, origins):
         yield _virtual_host(hosts[0], hosts, routes)
-    yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side)))
+    yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side, origins)))
 
 
 @dataclass(frozen=True)
@@ -136,14 +161,14 @@ class _Shape:
 
 
 def _grouped(
-    policy: Policy, side: Side, digests: Digests
+    policy: Policy, side: Side, origins: Origins
 ) -> Iterator[tuple[list[Json], list[str]]]:
     """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
     groups: dict[_Shape, list[str]] = {}
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
         groups.setdefault(_shape_of(policy, host), []).append(in_authority(host))
     for shape, hosts in groups.items():
-        yield list(_routes_of(policy, shape, side, digests)), hosts
+        yield list(_routes_of(policy, shape, side, origins)), hosts
 
 
 def _shape_of(policy: Policy, host: str) -> _Shape:
@@ -166,16 +191,18 @@ def _virtual_host(name: str, hosts: Sequence[str], routes: Sequence[Json]) -> Js
     return {"name": name, "domains": list(hosts), "routes": list(routes)}
 
 
-def _routes_of(policy: Policy, shape: _Shape, side: Side, digests: Digests) -> Iterator[Json]:
+def _routes_of(policy: Policy, shape: _Shape, side: Side, origins: Origins) -> Iterator[Json]:
     if shape.denied:
         yield from _deny_all(Reason.DENIED, rule=shape.denied)
         return
     if shape.is_wildcard:
         yield from _too_long_routes(policy, shape.entries)
     for entry in shape.entries:
-        yield from _allow_routes(policy, entry, side, digests)
+        yield from _allow_routes(policy, entry, side, origins)
     if policy.mode is Mode.PASSIVE and not shape.is_address:
-        yield from _routes_to_origin(side, [], policy.usual_way, rule=RULE_PASSIVE)
+        yield from _routes_to_origin(
+            side, [], policy.usual_way, rule=RULE_PASSIVE, suffix=origins.suffix()
+        )
     yield from _near_misses(shape.entries)
 
 
@@ -190,27 +217,28 @@ def _too_long_routes(policy: Policy, entries: Sequence[Entry]) -> Iterator[Json]
         yield _deny({**anything, "headers": [long]}, Reason.NAME_TOO_LONG, rule=rule)
 
 
-def _rest_routes(policy: Policy, side: Side) -> Iterator[Json]:
+def _rest_routes(policy: Policy, side: Side, origins: Origins) -> Iterator[Json]:
     named = {"name": NAME, "present_match": True}
     if policy.mode is Mode.PASSIVE:
         yield from _too_long_routes(policy, ())
-        yield from _routes_to_origin(side, [named], policy.usual_way, rule=RULE_PASSIVE)
+        yield from _routes_to_origin(
+            side, [named], policy.usual_way, rule=RULE_PASSIVE, suffix=origins.suffix()
+        )
     anything: Json
     for anything in ({"prefix": ""}, {"connect_matcher": {}}):
         yield _deny({**anything, "headers": [named]}, Reason.NOT_ALLOWED)
     yield from _deny_all(Reason.ADDRESS_LITERAL)
 
 
-def _allow_routes(policy: Policy, entry: Entry, side: Side, digests: Digests) -> Iterator[Json]:
-    way = policy.way_of(entry)
+def _allow_routes(policy: Policy, entry: Entry, side: Side, origins: Origins) -> Iterator[Json]:
+    way, suffix = policy.way_of(entry), origins.suffix(entry.inject)
     if not entry.paths and not entry.inject:
-        yield from _routes_to_origin(side, _limits(entry), way, rule=_rule(entry))
+        yield from _routes_to_origin(side, _limits(entry), way, rule=_rule(entry), suffix=suffix)
         return
     if side is Side.OUTER:
         yield from _connect_routes(side, _limits(entry)[:1], way, rule=_rule(entry))
     if side is Side.OUTER and entry.inject:  # never in the clear
         return
-    suffix = injection_suffix(entry.inject, digests)
     for limits in _request_limits(entry):
         yield from _request_routes(side, limits, rule=_rule(entry), suffix=suffix)
 
@@ -222,17 +250,6 @@ def _request_limits(entry: Entry) -> Iterator[list[Json]]:
         yield [*_limits(entry), path]
     if not entry.paths:
         yield _limits(entry)
-
-
-def injection_suffix(inject: Sequence[Injection], digests: Digests) -> str:
-    """End of the name of the clusters that put these secrets on requests; empty for none.
-
-    Other values are other clusters, so what is put on a request changes together with the route.
-    """
-    if not inject:
-        return ""
-    parts = [[one.key, one.secret, digests[one.secret]] for one in inject]
-    return f"/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
 def _rule(entry: Entry) -> str | None:
@@ -273,12 +290,12 @@ def _limits(entry: Entry) -> list[Json]:
 
 
 def _routes_to_origin(
-    side: Side, limits: Sequence[Json], way: Way, *, rule: str | None
+    side: Side, limits: Sequence[Json], way: Way, *, rule: str | None, suffix: str
 ) -> Iterator[Json]:
     if side is not Side.INNER:
         connect_limits = [limit for limit in limits if limit["name"] in (PORT, NAME)]
         yield from _connect_routes(side, connect_limits, way, rule=rule)
-    yield from _request_routes(side, limits, rule=rule)
+    yield from _request_routes(side, limits, rule=rule, suffix=suffix)
 
 
 def _connect_routes(
@@ -313,7 +330,7 @@ def _judged(match: Json) -> Json:
 
 
 def _request_routes(
-    side: Side, limits: Sequence[Json], *, rule: str | None, suffix: str = ""
+    side: Side, limits: Sequence[Json], *, rule: str | None, suffix: str
 ) -> Iterator[Json]:
     if side is Side.OUTER:
         match: Json = {"prefix": "/", "headers": [_exact(MARK, KIND_HTTP), *limits]}

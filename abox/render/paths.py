@@ -38,13 +38,22 @@ ROUTES_FILES = {
 GATE_FILE = f"{POLICY_DIR}/gate.json"
 """The listener whose filter chains are closed when a policy takes something away."""
 CLUSTERS_FILE = f"{POLICY_DIR}/clusters.json"
-"""Clusters whose requests carry secrets; the values are not in it."""
+"""Clusters of origins that a policy needs beside the usual ones; no values of secrets are in it."""
 
 VALUES_DIR = f"{CA_DIR}/secrets"
 """Values of secrets, which control hands to the proxy: nobody else mounts the folder."""
 
-UPSTREAM_AUTHORITIES_FILE = f"{POLICY_DIR}/upstream-authorities.json"
-"""Public roots and the stack's ``trusted_cas``: origins are verified against them."""
+PUBLIC_ROOTS_FILE = "/etc/ssl/certs/ca-certificates.crt"
+"""The image's public roots: origins are verified against them."""
+
+AUTHORITIES_PREFIX = "authorities-"
+"""Beginning of the names of ``authorities_file``."""
+
+
+def authorities_file(digest: str) -> str:
+    """Public roots and the stack's ``trusted_cas``, PEM; every list is a file of its own."""
+    return f"{POLICY_DIR}/{AUTHORITIES_PREFIX}{digest}.pem"
+
 
 RPZ_FILE = f"{POLICY_DIR}/names.zone"
 """The names as a response policy zone, the same for both resolvers."""

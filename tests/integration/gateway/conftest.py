@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import secrets
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from abox.allowlist import Allow, judge_name, parse_policy
+from tests import host
 from tests.cases.sandbox import Prober
 from tests.integration.gateway.lanes import PORTS, Lane, lay_lanes
 from tests.integration.gateway.pod import GatewayPod
@@ -88,12 +90,20 @@ class Gateway:
         return list(self.world.attempts(address))
 
 
+def _free_number() -> int:
+    """Third part of both networks' addresses: of this worker's, one that the host doesn't have."""
+    shown = json.loads(host.run(["ip", "-j", "-4", "addr", "show"]).stdout)
+    used = {one["local"].rpartition(".")[0] for link in shown for one in link["addr_info"]}
+    numbers = range(200 + WORKER % 2, 250, 2)
+    return secrets.choice([n for n in numbers if not used & {f"10.10.{n}", f"10.11.{n}"}])
+
+
 @pytest.fixture(scope="module")
 def module_gateway(
     session_world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
     """One pod for the module; `gateway` hands it out with a known policy."""
-    number = 200 + 2 * secrets.randbelow(25) + WORKER % 2
+    number = _free_number()
     pod = GatewayPod(
         session_world.run.stack("g"),
         IPv4Network(f"10.10.{number}.0/24"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import ssl
 from typing import Any
 
@@ -259,6 +260,46 @@ def test_tls_12_the_stacks_own_authorities_are_trusted_and_no_others(gateway: Ga
     assert status([]) == 502
     assert status([stranger]) == 502
     assert status([stranger, gateway.world.ca_pem]) == 200
+
+
+def test_tls_12_an_authority_that_is_taken_away_ends_with_its_open_connections(gateway: Gateway):
+    """A request isn't sent over a connection that was made while another list was in force."""
+    name = gateway.name_for("198.51.100.64")
+    certificate = {"names": ["*.wild.test"]}
+    gateway.world.origin(at="198.51.100.64:443", speaks="https", cert=certificate)
+    proxy = (gateway.pod.gateway, 8080)
+    frames = Frames(open_tls(proxy, f"{name}:443", sni=name, alpn=["h2"]))
+    numbers = itertools.count(1, 2)
+
+    def status() -> int:
+        number = next(numbers)
+        fields = {":method": "GET", ":scheme": "https", ":authority": name, ":path": "/"}
+        frames.request(number, [(k.encode(), v.encode()) for k, v in fields.items()])
+        frames.listen(number)
+        return frames.streams[number].status
+
+    gateway.world.clear_records()
+    assert [status(), status()] == [200, 200]
+    assert len(gateway.world.connections()) == 1  # both over the same
+    for trusted, then in (([], 502), ([gateway.world.ca_pem], 200)):
+        applied = gateway.pod.apply(ALLOW, trusted_cas=trusted, allow_private_cidrs=CIDRS)
+        assert applied.get("ok"), applied
+        assert status() == then
+    frames.conversation.stream.close()
+
+
+def test_tls_12_authorities_that_were_changed_by_hand_are_noticed(gateway: Gateway):
+    """The proxy would read them when it starts again."""
+    assert gateway.pod.status()["findings"] == []
+    changed = (
+        "cat /etc/ssl/certs/ca-certificates.crt > $(ls /var/lib/abox/policy/authorities-*.pem)"
+    )
+    gateway.pod.exec("control", "sh", "-c", changed)
+    status = gateway.pod.status()
+    assert status["proxy"] is False
+    assert any("authorities-" in finding for finding in status["findings"])
+    gateway.apply()
+    assert gateway.pod.status()["findings"] == []
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

@@ -70,7 +70,7 @@ def test_the_record_holds_everything_but_the_key():
     record = plan.to_record()
     assert "PRIVATE" not in json.dumps(record)
     again = Plan.from_record(json.loads(json.dumps(record)))
-    assert again.files("") == plan.files("")
+    assert again.files() == plan.files()
 
 
 def keyed(value):
@@ -81,11 +81,11 @@ def test_a_value_stands_in_no_file_of_the_policy_and_names_its_cluster():
     first, second = keyed("s3cr3t"), keyed("0ther")
     for plan, value in ((first, "s3cr3t"), (second, "0ther")):
         assert list(plan.values().values()) == [value]
-        for text in (*plan.files("").values(), repr(plan), json.dumps(plan.to_record())):
+        for text in (*plan.files().values(), repr(plan), json.dumps(plan.to_record())):
             assert value not in text
     for name in ("clusters", "routes-inner"):
         path = f"/var/lib/abox/policy/{name}.json"
-        assert first.files("")[path] != second.files("")[path]
+        assert first.files()[path] != second.files()[path]
     assert set(first.values()) != set(second.values())
     assert first.policy_hash != second.policy_hash
 
@@ -99,6 +99,6 @@ def test_a_record_tells_the_hash_and_the_clusters_without_the_values():
 
 
 def test_the_first_plan_denies_everything():
-    files = Plan(policy=None).files("")
+    files = Plan(policy=None).files()
     assert '"allow":[]' in files["/var/lib/abox/policy/names.json"]
     assert "origin_plain" not in files["/var/lib/abox/policy/routes-outer.json"]

@@ -14,13 +14,14 @@ from lupa import luajit21
 
 from abox.allowlist import Policy
 from abox.render.envoy_gate import GATE
-from abox.render.envoy_injection import injecting_clusters
 from abox.render.envoy_lua import INNER_SCRIPT, OUTER_SCRIPT
+from abox.render.envoy_origins import origin_clusters
 from abox.render.envoy_routes import (
     JUDGED,
     JUDGED_STATE,
     METADATA,
     WAY,
+    Origins,
     Side,
     route_configuration,
 )
@@ -112,8 +113,9 @@ class Proxy:
     def __post_init__(self) -> None:
         names = self.policy.secret_names if self.policy else ()
         digests = {name: name.encode().hex() for name in names}
-        self.tables = {side: route_configuration(self.policy, side, digests) for side in Side}
-        clusters = injecting_clusters(self.policy, digests)
+        origins = Origins(digests=digests)
+        self.tables = {side: route_configuration(self.policy, side, origins) for side in Side}
+        clusters = origin_clusters(self.policy, origins)
         self.injecting = {cluster["name"]: _secrets_of(cluster) for cluster in clusters}
 
     def plain(self, authority: str, method: str = "GET", path: str = "/") -> Outcome:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from abox.allowlist import parse_policy
-from abox.render.envoy_injection import injecting_clusters, render_clusters, value_name
-from abox.render.envoy_routes import Side, injection_suffix, render_routes
+from abox.render.envoy_origins import origin_clusters, render_clusters, value_name
+from abox.render.envoy_routes import USUAL_ORIGINS, Origins, Side, render_routes
+from abox.render.paths import PUBLIC_ROOTS_FILE, authorities_file
 
 KEYED = {
     "host": "api.allowed.test",
@@ -15,6 +16,7 @@ KEYED = {
 }
 POLICY = parse_policy(["api.allowed.test", KEYED])
 DIGESTS = {"k": "1" * 64, "c": "2" * 64}
+ORIGINS = Origins(digests=DIGESTS)
 
 
 def filters_of(cluster):
@@ -24,20 +26,20 @@ def filters_of(cluster):
 
 def test_a_policy_without_injections_needs_no_clusters():
     for policy in (None, parse_policy(["allowed.test"])):
-        assert injecting_clusters(policy, {}) == []
+        assert origin_clusters(policy, USUAL_ORIGINS) == []
     assert json.loads(render_clusters([]))["resources"] == []
 
 
 def test_routes_lead_to_the_clusters_inside_tls_alone():
-    names = {cluster["name"] for cluster in injecting_clusters(POLICY, DIGESTS)}
+    names = {cluster["name"] for cluster in origin_clusters(POLICY, ORIGINS)}
     assert len(names) == 2  # requests, and handshakes of WebSockets
     for side in (Side.OUTER, Side.DIAL):
-        assert not any(name in render_routes(POLICY, side, DIGESTS) for name in names)
-    assert all(name in render_routes(POLICY, Side.INNER, DIGESTS) for name in names)
+        assert not any(name in render_routes(POLICY, side, ORIGINS) for name in names)
+    assert all(name in render_routes(POLICY, Side.INNER, ORIGINS) for name in names)
 
 
 def test_all_spellings_go_before_the_secret_comes_and_nothing_comes_after():
-    for cluster in injecting_clusters(POLICY, DIGESTS):
+    for cluster in origin_clusters(POLICY, ORIGINS):
         taker, *injectors, codec = filters_of(cluster)
         mutations = taker["typed_config"]["mutations"]
         for kind in ("request_mutations", "request_trailers_mutations"):
@@ -58,22 +60,38 @@ def test_all_spellings_go_before_the_secret_comes_and_nothing_comes_after():
 
 
 def test_origins_are_verified_like_all_others():
-    usual = json.dumps(injecting_clusters(POLICY, DIGESTS))
+    usual = json.dumps(origin_clusters(POLICY, ORIGINS))
     assert usual.count("auto_san_validation") == 2
-    assert usual.count("upstream-authorities.json") >= 2
+    assert usual.count(f'"{PUBLIC_ROOTS_FILE}"') == 2
 
 
 def test_another_value_is_another_cluster_and_another_route():
-    again = dict(reversed(DIGESTS.items()))
-    other = {**DIGESTS, "k": "3" * 64}
+    again = Origins(digests=dict(reversed(DIGESTS.items())))
+    other = Origins(digests={**DIGESTS, "k": "3" * 64})
     for render in (
-        lambda digests: render_clusters(injecting_clusters(POLICY, digests)),
-        lambda digests: render_routes(POLICY, Side.INNER, digests),
+        lambda origins: render_clusters(origin_clusters(POLICY, origins)),
+        lambda origins: render_routes(POLICY, Side.INNER, origins),
     ):
-        assert render(DIGESTS) == render(again) != render(other)
+        assert render(ORIGINS) == render(again) != render(other)
 
 
 def test_entries_that_inject_the_same_share_their_clusters():
     both = parse_policy([KEYED, {**KEYED, "host": "*.wild.test"}])
-    assert len(injecting_clusters(both, DIGESTS)) == 2
-    assert injection_suffix((), {}) == ""
+    assert len(origin_clusters(both, ORIGINS)) == 2
+    assert ORIGINS.suffix() == ""
+
+
+def test_other_authorities_are_other_clusters_for_every_route_inside_tls():
+    plain, trusting = (parse_policy(["allowed.test", "*.wild.test"]), Origins(authorities="a" * 16))
+    passive = parse_policy([], mode="passive")
+    for policy in (plain, passive):
+        names = [cluster["name"] for cluster in origin_clusters(policy, trusting)]
+        assert names == [f"origin_tls{trusting.suffix()}", f"origin_tls_http1{trusting.suffix()}"]
+        inner = render_routes(policy, Side.INNER, trusting)
+        assert all(f'"cluster":"{name}"' in inner for name in names)
+        assert '"cluster":"origin_tls"' not in inner
+    assert authorities_file("a" * 16) in json.dumps(origin_clusters(plain, trusting))
+    both = Origins(digests=DIGESTS, authorities="a" * 16)
+    suffixes = {o.suffix(i) for o in (ORIGINS, both) for i in ((), POLICY.entries[1].inject)}
+    assert len(suffixes) == 4
+    assert len(origin_clusters(POLICY, both)) == 4

@@ -1,7 +1,11 @@
-"""Envoy's clusters whose requests carry secrets: the last step towards an origin puts them on.
+"""Envoy's clusters that come with a policy: other authorities, or requests that carry secrets.
 
-A route of an entry that injects leads to clusters of its own (``injection_suffix``). They are the
-usual clusters for origins with TLS, with filters that take off what the agent sent under the
+Where the stack trusts authorities of its own, the routes lead to clusters that verify origins
+against those too (``Origins.suffix``): with another list the connections of the one before are
+used no more.
+
+A route of an entry that injects leads to clusters of its own. They are like the
+others for origins with TLS, with filters that take off what the agent sent under the
 header's name and put the secret there. Nothing comes after these filters but the connection, and
 its pool is shared with no other request. The value itself comes from control over a socket, under
 a name that holds its digest: another value is another cluster.
@@ -9,13 +13,14 @@ a name that holds its digest: another value is another cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from abox.allowlist import Policy
 from abox.injection import Injection
 from abox.render.envoy import VALUES_CLUSTER, served_by, tls_clusters
-from abox.render.envoy_routes import Digests, injection_suffix
+from abox.render.envoy_routes import Origins
 from abox.render.envoy_types import Json, any_of, discovery_response, extension
+from abox.render.paths import PUBLIC_ROOTS_FILE, authorities_file
 
 CLUSTER_TYPE = "config.cluster.v3.Cluster"
 _HTTP = "extensions.filters.http."
@@ -26,13 +31,18 @@ def value_name(secret: str, digest: str) -> str:
     return f"{secret}.{digest}"
 
 
-def injecting_clusters(policy: Policy | None, digests: Digests) -> list[Json]:
-    """The clusters of all entries that inject, sorted by name."""
-    kinds = {entry.inject for entry in policy.entries if entry.inject} if policy else set()
+def origin_clusters(policy: Policy | None, origins: Origins) -> list[Json]:
+    """The clusters that routes of the policy lead to beside the usual ones, sorted by name."""
+    kinds = {entry.inject for entry in policy.entries} if policy else set()
     clusters = [
         cluster
-        for inject in kinds
-        for cluster in tls_clusters(injection_suffix(inject, digests), _filters(inject, digests))
+        for inject in kinds | {()}
+        if origins.suffix(inject)
+        for cluster in tls_clusters(
+            origins.suffix(inject),
+            authorities_file(origins.authorities) if origins.authorities else PUBLIC_ROOTS_FILE,
+            _filters(inject, origins.digests) if inject else (),
+        )
     ]
     return sorted(clusters, key=lambda cluster: str(cluster["name"]))
 
@@ -47,7 +57,7 @@ def render_clusters(clusters: Iterable[Json]) -> str:
     return discovery_response(resources, resources)
 
 
-def _filters(inject: Sequence[Injection], digests: Digests) -> list[Json]:
+def _filters(inject: Sequence[Injection], digests: Mapping[str, str]) -> list[Json]:
     """Take off what was sent, in trailers too: some servers read them like headers."""
     sent = [
         {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": one.spellings}}}}
@@ -62,7 +72,7 @@ def _filters(inject: Sequence[Injection], digests: Digests) -> list[Json]:
     return [taker, *(_injector(one, digests) for one in inject)]
 
 
-def _injector(injection: Injection, digests: Digests) -> Json:
+def _injector(injection: Injection, digests: Mapping[str, str]) -> Json:
     """Puts one header on; a request whose value isn't there is refused."""
     secret = {
         "name": value_name(injection.secret, digests[injection.secret]),
