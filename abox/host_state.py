@@ -56,6 +56,22 @@ def is_verdict_log(path: str) -> bool:
     return is_name(sandbox) and path == str(verdict_log(PurePosixPath(STATE_DIR), sandbox))
 
 
+def monitor_socket(state: AnyPath, sandbox: str) -> AnyPath:
+    """Socket that the monitor port of a sandbox's VM connects to while somebody listens there.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return instance_dir(state, sandbox) / "monitor" / "port"
+
+
+def last_heartbeat(state: AnyPath, sandbox: str) -> AnyPath:
+    """File with the last heartbeat that a reader of the monitor port saw.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return monitor_socket(state, sandbox).parent / "last.json"
+
+
 def ssh_config(state: AnyPath, sandbox: str) -> AnyPath:
     """Settings by which ssh on this host reaches a sandbox's VM; key and known host lie beside.
 

@@ -35,10 +35,7 @@ KEY = "abox:sandbox"
 CONTAINER, VM = BACKENDS = ("container", "vm")
 """Values of `backend`: what the agent is."""
 
-PLANNED_KEYS = ("monitor",)
-"""Keys that the design has and this version refuses."""
-
-SECTIONS: Mapping[str, str] = {"agent": CONTAINER, "vm": VM}
+SECTIONS: Mapping[str, str] = {"agent": CONTAINER, "monitor": VM, "vm": VM}
 """Keys that only one backend has a use for."""
 
 DEFAULT_PROXY_PORT = 8080
@@ -252,6 +249,12 @@ class VmSettings(_Strict):
     """Shell commands that root runs at the end of the first boot."""
 
 
+class MonitorSettings(_Strict):
+    """The port by which sensors in a VM speak to the host."""
+
+    enabled: bool = False
+
+
 class _Document(_Strict):
     """The keys of the configuration; those of the policy are judged by `parse_policy`."""
 
@@ -271,6 +274,7 @@ class _Document(_Strict):
     subnet: Annotated[str, AfterValidator(_check_subnet)] = AUTO
     agent: AgentSettings = AgentSettings()
     vm: VmSettings = VmSettings()
+    monitor: MonitorSettings = MonitorSettings()
 
 
 POLICY_KEYS = (
@@ -306,6 +310,7 @@ class Settings:
     secrets: Secrets = field(default_factory=dict)
     """Values that the policy injects, and no others."""
     vm: VmSettings = field(default_factory=VmSettings)
+    monitor: MonitorSettings = field(default_factory=MonitorSettings)
 
 
 def settings_file(stack: str) -> str:
@@ -355,6 +360,7 @@ def parse_settings(
         agent=document.agent,
         secrets={name: values[name] for name in policy.secret_names if name in values},
         vm=document.vm,
+        monitor=document.monitor,
     )
 
 
@@ -401,6 +407,7 @@ def _parse_document(raw: object, where: str) -> _Document:
     errors = ErrorCollector()
     errors.attempt(lambda: _check_targets(document.agent, where))
     errors.attempt(lambda: _check_sections(document, where))
+    errors.attempt(lambda: _check_monitor(document, where))
     errors.raise_all()
     return document
 
@@ -422,6 +429,16 @@ def _check_sections(document: _Document, where: str) -> None:
                     )
                 )
     errors.raise_all()
+
+
+def _check_monitor(document: _Document, where: str) -> None:
+    """Refuse a port that a domain of the user's own wouldn't have."""
+    if document.monitor.enabled and document.vm.domain_template:
+        raise SettingsError(
+            what=f"{where}.monitor.enabled: it is refused",
+            why="vm.domain_template says what devices the machine has, and not this port",
+            remedy="remove one of the two",
+        )
 
 
 def _check_targets(agent: AgentSettings, where: str) -> None:
@@ -446,6 +463,7 @@ _MODELS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
     (("agent", "mounts"), MountSettings),
     (("vm",), VmSettings),
     (("vm", "files"), VmFileSettings),
+    (("monitor",), MonitorSettings),
 )
 
 _UNSHOWN = (
@@ -491,8 +509,6 @@ def _explain(detail: ErrorDetails, where: str) -> SettingsError:
 
 def _explain_unknown(names: tuple[str, ...]) -> tuple[str, str]:
     key = names[-1]
-    if names in {(planned,) for planned in PLANNED_KEYS}:
-        return "it is not available in this version", f"remove {key}"
     valid = next(list(model.model_fields) for at, model in _MODELS if at == names[:-1])
     return "a key that isn't understood is never ignored", nearest(key, valid)
 

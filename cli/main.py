@@ -21,6 +21,7 @@ from cli.execute import open_shell, open_ssh, run_in_agent
 from cli.explain import explain
 from cli.listing import ls
 from cli.logs import logs
+from cli.monitor import app as monitor
 from cli.output import complain, say
 from cli.profile import profile
 from cli.tap import tap
@@ -85,6 +86,7 @@ app.command("profile", short_help="Turn what passive mode saw into allowlist lin
 app.command("explain", short_help="Tell which rule allows or denies a URL.")(explain)
 app.command("allow", short_help="Put a name on the allowlist, live.")(allow)
 app.command("deny", short_help="Put a name on the denylist, live.")(deny)
+app.add_typer(monitor, name="monitor", short_help="Signs of life from inside a VM.")
 app.command("tap", short_help="Show or keep packets, with their TLS keys.")(tap)
 app.command("ls", short_help="List sandboxes and stacks.")(ls)
 app.command("doctor", short_help="Tell what this host lacks, with remedies.")(doctor)

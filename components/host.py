@@ -216,6 +216,22 @@ class LogFolder(CustomResource):
         super().__init__("abox:index:LogFolder", name, props, opts)
 
 
+class MonitorFolder(CustomResource):
+    """The host's folder in which a VM's monitor port finds its reader, while there is one."""
+
+    path: Output[str]
+    """Where it is; known in preview."""
+    findings: Output[list[str]]
+    """What is wrong with it; empty when all is well."""
+
+    def __init__(
+        self, name: str, *, sandbox: Input[str], opts: ResourceOptions | None = None
+    ) -> None:
+        """Make the folder for ``sandbox``."""
+        props = {"sandbox": sandbox, **_unset("path findings")}
+        super().__init__("abox:index:MonitorFolder", name, props, opts)
+
+
 class ContainerGeneration(CustomResource):
     """A number that grows when the container of a role is damaged beyond live repair.
 

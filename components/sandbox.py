@@ -11,7 +11,7 @@ from typing import Any
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
-from abox.host_state import verdict_log
+from abox.host_state import monitor_socket, verdict_log
 from abox.naming import Role
 from abox.settings import Settings
 from components.agent import Agent, AgentArgs, agent_image
@@ -159,6 +159,7 @@ class Sandbox(ComponentResource):
             )
             of_agent: dict[str, Any] = {"agent_container": agent.container_name}
         else:
+            monitor = monitor_socket(args.state_dir, name) if settings.monitor.enabled else ""
             vm = Vm(
                 f"{name}-vm",
                 VmArgs(
@@ -170,6 +171,7 @@ class Sandbox(ComponentResource):
                     proxy_url=proxy.url,
                     ca_certificate=proxy.ca_certificate,
                     trusted_cas=settings.trusted_cas,
+                    monitor=str(monitor),
                     before_domain=confines,
                     before_ready=[ready],
                 ),

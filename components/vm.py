@@ -30,6 +30,7 @@ from components.host import (
     CloudInitVolume,
     DomainGeneration,
     DomainPosture,
+    MonitorFolder,
     NwFilter,
     SshAccess,
     SshKey,
@@ -100,6 +101,8 @@ class VmArgs:
     """The sandbox's authority, PEM."""
     trusted_cas: tuple[str, ...]
     """PEM certificates of authorities that origins may use besides the public ones."""
+    monitor: str
+    """Path of the socket behind the monitor port; empty: the VM has none."""
     before_domain: Sequence[Resource]
     """All that confines the VM: it stands before the VM is defined, and until it has gone."""
     before_ready: Sequence[Resource]
@@ -136,7 +139,8 @@ class Vm(ComponentResource):
         provider = libvirt.Provider(f"{name}-libvirt", uri=LIBVIRT_URI, opts=child)
         self._libvirt = ResourceOptions(parent=self, provider=provider)
         disks = self._disks(host_key, login_key)
-        domain = self._domain(provider, disks, generation, [*filters, *args.before_domain])
+        before = [*filters, *self._monitor_folder(), *args.before_domain]
+        domain = self._domain(provider, disks, generation, before)
         posture = DomainPosture(
             f"{name}-posture",
             sandbox=args.sandbox,
@@ -198,6 +202,13 @@ class Vm(ComponentResource):
             opts=ResourceOptions(parent=self, depends_on=[link]),
         )
         return [link, main]
+
+    def _monitor_folder(self) -> list[Resource]:
+        """Where QEMU looks for the monitor's reader, if it has such a port."""
+        args = self._args
+        opts = ResourceOptions(parent=self, depends_on=args.before_domain)
+        folder = f"{self._name}-monitor"
+        return [MonitorFolder(folder, sandbox=args.sandbox, opts=opts)] if args.monitor else []
 
     def _disks(self, host_key: SshKey, login_key: SshKey) -> list[Output[str]]:
         """Root, workspace, and the seed, in the order in which the guest sees them."""
@@ -264,6 +275,7 @@ class Vm(ComponentResource):
             ca_certificate=told["ca_certificate"],
             trusted_cas=self._args.trusted_cas,
             prepared=not settings.image,
+            monitor=bool(self._args.monitor),
             packages=settings.packages,
             files=tuple(
                 GuestFile(path=file.path, content=file.content, mode=file.mode, owner=file.owner)
@@ -322,6 +334,7 @@ class Vm(ComponentResource):
         return DomainSpec(
             sandbox=args.sandbox,
             filter=filter_name(args.sandbox),
+            monitor=args.monitor,
             acceleration=args.machine.acceleration,
             base=args.machine.image,
             base_format=args.machine.format,

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from pulumi_policy import ResourceValidationPolicy
 
+from abox.render.domain import MONITOR_PORT
 from policy.resources import (
     DOMAIN,
     MANDATORY,
@@ -22,6 +23,9 @@ REFUSED = ("hostdev", "filesystem", "shmem", "tpm", "vsock", "redirdev")
 
 DIRECT = ("macvtap", "vepa", "passthrough")
 """Ways of an interface to the host's own network, past every bridge."""
+
+MONITOR = {"type": "virtio", "name": MONITOR_PORT}
+"""What the one channel is called that a domain may have."""
 
 
 def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -56,6 +60,16 @@ def _elements(sheet: ElementTree.Element | None) -> Iterator[str]:
         () if sheet is None else [tag for tag in REFUSED if next(sheet.iter(tag), None) is not None]
     )
     yield from (f"xml.xslt has an element {tag}: remove it" for tag in written)
+    for channel in () if sheet is None else sheet.iter("channel"):
+        if not _is_monitor(channel):
+            yield f"xml.xslt has a channel other than the monitor port {MONITOR_PORT}: remove it"
+
+
+def _is_monitor(channel: ElementTree.Element) -> bool:
+    """Whether a channel is the port whose host side only ever connects to a reader's socket."""
+    sources = [source.get("mode") for source in channel.iter("source")]
+    targets = [target.attrib for target in channel.iter("target")]
+    return channel.get("type") == "unix" and sources == ["connect"] and targets == [MONITOR]
 
 
 vm_without_host_devices = ResourceValidationPolicy(

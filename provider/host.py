@@ -466,8 +466,29 @@ def make_folder(path: Path, wanted: FolderFacts) -> None:
         ) from error
 
 
-def remove_folder(path: Path) -> None:
-    """Remove a folder with all that is in it, and the two above as far as that empties them."""
+def can_be_entered(path: Path) -> bool:
+    """Whether every user of the host may pass through a folder and those on the way to it."""
+    try:
+        return all(at.stat().st_mode & stat.S_IXOTH for at in (path, *path.parents))
+    except OSError:
+        return False
+
+
+def let_enter(path: Path) -> None:
+    """Let every user of the host pass through a folder of ours, to what is theirs below it."""
+    _make_folder(path)
+    try:
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IXOTH)
+    except OSError as error:
+        raise HostError(
+            what=f"folder {path} can't be opened for QEMU's user",
+            why=error.strerror or str(error),
+            remedy="run as root",
+        ) from error
+
+
+def remove_folder(path: Path, *, and_above: int = 2) -> None:
+    """Remove a folder with all that is in it, and some above as far as that empties them."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
@@ -479,8 +500,8 @@ def remove_folder(path: Path) -> None:
             remedy="remove it by hand, then run again",
         ) from error
     with contextlib.suppress(OSError):
-        path.parent.rmdir()
-        path.parent.parent.rmdir()
+        for folder in list(path.parents)[:and_above]:
+            folder.rmdir()
 
 
 def remove_document(path: Path) -> None:

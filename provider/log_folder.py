@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from abox.host_state import verdict_log
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
 from abox.pod import CONTROL_ID
 from provider import host
 from provider.engine import Engine
+from provider.folder import FolderResource
 from provider.host import FolderFacts, docker_errors
-from provider.resource import UNKNOWN, Data, Field, Resource, is_unknown
 
 WANTED = FolderFacts(owner=CONTROL_ID, group=CONTROL_ID, mode=0o700)
 """Control alone writes; the folder above belongs to root, who alone reads."""
@@ -56,44 +55,15 @@ class LogFolder:
                 engine.restart(found["Id"], timeout=RESTART_TIMEOUT_S)
 
 
-class LogFolderResource(Resource):
+class LogFolderResource(FolderResource):
     """Adapter of ``LogFolder``."""
 
     type_name = "LogFolder"
-    fields = (Field(name="sandbox", kind=str, replaces=True),)
-    drift_fields: ClassVar = ("findings",)
 
     def __init__(self, engine: Callable[[], Engine], state_dir: Callable[[], Path]) -> None:
         self._engine = engine
         self._state_dir = state_dir
 
-    def _folder(self, sandbox: str) -> LogFolder:
+    def folder(self, sandbox: str) -> LogFolder:
+        """The folder of a sandbox's verdict log."""
         return LogFolder(verdict_log(self._state_dir(), sandbox), sandbox, self._engine)
-
-    def drift(self, state: Data, inputs: Data) -> dict[str, bool]:  # noqa: ARG002
-        """A folder that is gone or open to others."""
-        return {"findings": False} if state.get("findings") else {}
-
-    def planned(self, inputs: Data, old: Data | None) -> Data:
-        """The path follows from the name."""
-        sandbox = old["sandbox"] if old else inputs["sandbox"]
-        path = UNKNOWN if is_unknown(sandbox) else str(self._folder(sandbox).path)
-        return {"path": path, "findings": []}
-
-    def create(self, inputs: Data) -> tuple[str, Data]:
-        """Make the folder."""
-        return inputs["sandbox"], self.update(inputs["sandbox"], {}, inputs)
-
-    def read(self, resource_id: str, state: Data) -> Data:  # noqa: ARG002
-        """The folder as it is."""
-        folder = self._folder(resource_id)
-        return {"path": str(folder.path), "findings": folder.findings()}
-
-    def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
-        """Make it again, or mend it."""
-        self._folder(resource_id).apply()
-        return self.read(resource_id, new)
-
-    def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
-        """The log goes with its sandbox."""
-        self._folder(resource_id).remove()

@@ -16,6 +16,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.log_folder import LogFolderResource
+from provider.monitor_folder import MonitorFolderResource
 from provider.network_posture import Links, NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
@@ -44,6 +45,7 @@ def resources() -> Mapping[str, Resource]:
         FirewallTableResource(host.nft),
         GatewayPolicyResource(host.engine),
         LogFolderResource(host.engine, host.state_dir),
+        MonitorFolderResource(host.virsh, host.can_be_entered, host.state_dir),
         NetworkPostureResource(host.engine, links, remembered),
         NwFilterResource(host.virsh),
         PreflightResource(

@@ -22,9 +22,11 @@ from abox.render.cloud_init import (
     guest_hostname,
     instance_id,
     render_java_store,
+    sensor_files,
     system_files,
     trust_sources,
 )
+from abox.render.heartbeat import UNIT
 from abox.vm_settings import USER
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -52,6 +54,9 @@ def render_boot_script(spec: GuestSpec) -> str:
         'wait "$workspace"',
         *([f"chown -- {shlex.quote(spec.user)}: {WORKSPACE}"] if spec.user != USER else []),
     ]
+    if spec.monitor:
+        # Not enabled: a guest that is told of no port, on the same disk, then has no sensor.
+        parts += [*map(_written, sensor_files(spec)), f"systemctl --no-block start {UNIT}"]
     own = (spec.packages, spec.files, spec.commands, spec.extra_files, spec.extra_commands)
     if not any(own):
         parts.append(f": > {DONE}")
@@ -60,7 +65,8 @@ def render_boot_script(spec: GuestSpec) -> str:
 
 def _folders(spec: GuestSpec) -> str:
     """All folders that something is written to."""
-    paths = [file.path for file in (*system_files(spec), *trust_sources(spec))]
+    files = (*system_files(spec), *trust_sources(spec), *sensor_files(spec))
+    paths = [file.path for file in files]
     paths += [HOST_KEY, STAMP, DONE, JAVA_TRUST_STORE]
     return " ".join(sorted({shlex.quote(path.rpartition("/")[0]) for path in paths}))
 

@@ -23,6 +23,7 @@ from abox.agent_environment import (
     agent_environment,
 )
 from abox.naming import LABEL_SANDBOX
+from abox.render.heartbeat import SCRIPT, SCRIPT_PATH, UNIT, UNIT_PATH, UNIT_TEXT
 from abox.render.java_keystore import render_java_keystore
 
 INTERFACE = "eth0"
@@ -108,6 +109,8 @@ class GuestSpec:
     prepared: bool = True
     """Whether the image is the project's own, whose places are known; else cloud-init's modules
     do by the rules of the distribution what is written directly here, and take longer."""
+    monitor: bool = False
+    """Whether the machine has a monitor port, which the guest writes heartbeats to."""
     packages: tuple[str, ...] = ()
     files: tuple[GuestFile, ...] = ()
     commands: tuple[str, ...] = ()
@@ -130,6 +133,9 @@ def render_user_data(spec: GuestSpec) -> str:
         "users": [_user(spec)],
         "write_files": [
             *(_file(each) for each in (*system_files(spec), *spec.extra_files)),
+            # The project's own image has them from the host's script, at every boot: there the
+            # port comes and goes without a first boot, which would run the user's commands again.
+            *(_file(each) for each in ([] if spec.prepared else sensor_files(spec))),
             *_trust_files(spec),
             # Their owners may be made only after cloud-init's first files are written.
             *({**_file(each), "defer": True} for each in spec.files),
@@ -242,6 +248,16 @@ def system_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
     )
 
 
+def sensor_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
+    """The program behind the monitor port, where there is one, and its unit."""
+    if not spec.monitor:
+        return ()
+    return (
+        GuestFile(path=SCRIPT_PATH, content=SCRIPT),
+        GuestFile(path=UNIT_PATH, content=UNIT_TEXT),
+    )
+
+
 def _trust_files(spec: GuestSpec) -> list[dict[str, Any]]:
     """The authorities, trusted before the first login; the store is made anew after that."""
     java = {
@@ -298,6 +314,7 @@ def _system_commands(spec: GuestSpec) -> list[Any]:
         ["systemctl", "daemon-reload"],
         *trust,
         ["chown", "--", f"{spec.user}:", WORKSPACE],
+        *([["systemctl", "enable", "--now", UNIT]] if spec.monitor and not spec.prepared else []),
     ]
 
 

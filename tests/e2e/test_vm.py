@@ -6,7 +6,9 @@ One VM stands for the whole file: without hardware virtualisation each boot take
 from __future__ import annotations
 
 import json
+import pwd
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from abox.host_state import ssh_config
+from abox.host_state import monitor_socket, ssh_config
 from abox.naming import bridge_name, default_mac, filter_name, link_filter_name
 from abox.render.domain import normal_form as domain_form
 from abox.render.nwfilter import FilterSpec, filter_rules, link_rules
@@ -33,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "allow": [ALLOWED, "*.wild.test"],
     "allow_private_cidrs": ["198.51.100.0/24"],
     "vm": {"cpus": 2, "memory_mb": 1024, "disk_gb": 5},
+    "monitor": {"enabled": True},
 }
 BOOT_S = 1500
 """Limit of one run of Pulumi: emulated, on a machine that does other things besides."""
@@ -99,6 +102,11 @@ def vm(machine: Machine, world: World) -> Machine:
     return machine
 
 
+@pytest.fixture
+def abox(project: Project, vm: Machine) -> Abox:
+    return Abox(project, vm)
+
+
 def spec(vm: Machine) -> FilterSpec:
     outputs = json.loads(vm.project.pulumi("stack", "output", "--json", "--stack", vm.name).stdout)
     lease = [int(part) for part in outputs["gateway"].split(".")]
@@ -151,7 +159,7 @@ def test_vm_3_the_machine_is_hardened_and_qemu_confined(vm):
     devices = [line for line in domain_form(vm.xml()) if line.startswith("device ")]
     kinds = {line.split()[1] for line in devices}
     assert kinds <= {"emulator", "disk", "interface", "console", "controller", "input", "audio",
-                     "memballoon"}  # fmt: skip
+                     "memballoon", "channel"}  # fmt: skip
     assert "device memballoon model=none" in devices
     pid = Path(f"/run/libvirt/qemu/{vm.domain}.pid").read_text().strip()
     status = Path(f"/proc/{pid}/status").read_text()
@@ -215,11 +223,16 @@ def change_disk(vm: Machine) -> None:
         file.write(b"x")
 
 
+def open_monitor_folder(vm: Machine) -> None:
+    monitor_socket(STATE, vm.name).parent.chmod(0o777)
+
+
 TAMPERINGS: dict[str, tuple[Callable[[Machine], object], str]] = {
     "kernel-rules-off": (take_rules_off, "vm-posture"),
     "filter-loosened": (loosen_filter, "vm-filter"),
     "filter-off": (take_filter_off, "vm-posture"),
     "seed-changed": (change_disk, "vm-seed"),
+    "monitor-folder-open": (open_monitor_folder, "vm-monitor"),
     "suspended": (lambda vm: virsh("suspend", vm.domain), "vm-generation"),
 }
 """What is done by hand, and the resource that tells."""
@@ -242,12 +255,15 @@ def test_vm_6_every_tampering_is_seen_and_repaired_without_a_reboot(vm, project)
     assert vm.boot_id() == before
 
 
-def test_vm_7_a_machine_that_was_off_comes_back_filtered_and_as_it_was(vm):
+def test_vm_7_a_machine_that_was_off_comes_back_filtered_and_as_it_was(vm, abox):
     """VM-7: off by hand is drift; one `up` boots it again, filtered, with what the guest wrote."""
     vm.run("sudo", "sh", "-c", "echo own >> /etc/hosts; sync")
     before = vm.boot_id()
     virsh("destroy", vm.domain)
     assert vm.drifted()
+    shown = abox("monitor", "status", vm.name)
+    assert shown.code == 1
+    assert "port closed" in shown.stdout
     vm.up()
     host.wait_until(
         lambda: host.run(vm.guest.run(["true"]), check=False, timeout_s=60).code == 0,
@@ -262,9 +278,103 @@ def test_vm_7_a_machine_that_was_off_comes_back_filtered_and_as_it_was(vm):
     assert not vm.drifted()
 
 
-def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project):
-    """VM-8: a name on the allowlist leaves the machine as it is; limits make it anew, as told."""
-    abox = Abox(project, vm)
+def states(abox: Abox) -> dict[str, Any]:
+    """What `abox monitor status` says."""
+    shown = abox("monitor", "status", abox.name, "--json")
+    found: dict[str, Any] = json.loads(shown.stdout)
+    assert shown.code == (0 if found["state"] == "alive" else 1)
+    return found
+
+
+def test_mon_1_machine_and_reader_live_independently(vm, abox, tmp_path):
+    """MON-1: up without a reader; one comes and goes; one that stays sees the sensor come back."""
+    assert not port_of(vm).exists()
+    first = states(abox)
+    assert first["state"] == "alive"
+    assert first["last"]["heartbeat"]["boot"] == vm.boot_id()
+    vm.run("sudo", "systemctl", "stop", "abox-heartbeat")
+    silent = states(abox)
+    assert (silent["state"], silent["last"]) == ("silent", first["last"])
+    with reading(vm, abox, tmp_path) as reader:
+        vm.run("sudo", "systemctl", "start", "abox-heartbeat")
+        assert next_heartbeat(reader)["boot"] == first["last"]["heartbeat"]["boot"]
+    assert states(abox)["state"] == "alive"
+
+
+@contextmanager
+def reading(vm: Machine, abox: Abox, folder: Path) -> Iterator[host.Process[bytes]]:
+    """A reader that listens for as long as the block lasts."""
+    reader = abox.start("monitor", "logs", vm.name, "--json", log=folder / "log")
+    try:
+        host.wait_until(port_of(vm).exists, timeout_s=60, describe=lambda: "nobody listens")
+        yield reader
+    finally:
+        host.end(reader)
+
+
+def next_heartbeat(reader: host.Process[bytes]) -> dict[str, Any]:
+    assert reader.stdout is not None
+    line = reader.stdout.readline()
+    assert line, "the reader ended"
+    found: dict[str, Any] = json.loads(line)["heartbeat"]
+    return found
+
+
+GARBAGE = r"""
+import os
+port = os.open("/dev/virtio-ports/org.abox.monitor", os.O_WRONLY)
+os.write(port, b"\x1b[2Jowned\n" + b"x" * 4000 + b"\n{}\n")
+"""
+
+
+def test_mon_2_root_in_the_guest_writes_what_it_likes_and_a_terminal_sees_none(vm, abox):
+    """MON-2: lines that are no heartbeats are counted, never shown."""
+    vm.run("sudo", "systemctl", "stop", "abox-heartbeat")
+    vm.run("sudo", "sh", "-c", f"(python3 -c '{GARBAGE}' >/dev/null 2>&1 &)")
+    shown = abox("monitor", "status", vm.name)
+    assert shown.code == 1
+    assert "silent since" in shown.stdout
+    assert "3 lines were no heartbeats" in shown.stdout
+    assert "owned" not in shown.stdout
+    assert "\x1b" not in shown.stdout + shown.stderr
+    vm.run("sudo", "systemctl", "start", "abox-heartbeat")
+    assert states(abox)["state"] == "alive"  # control: the same port takes true ones
+
+
+def test_mon_3_the_port_leads_to_a_reader_and_nowhere_else(vm, abox, tmp_path):
+    """MON-3: QEMU only ever connects, to a socket that its group and root alone reach."""
+    for flags in ((), ("--inactive",)):
+        (channel,) = ElementTree.fromstring(vm.xml(*flags)).findall("devices/channel")
+        source = channel.find("source")
+        assert source is not None
+        assert (source.get("mode"), source.get("path")) == ("connect", str(port_of(vm)))
+    with reading(vm, abox, tmp_path):
+        nobody, qemu = pwd.getpwnam("nobody"), pwd.getpwnam("libvirt-qemu")
+        said = try_to_connect(vm, nobody.pw_uid, nobody.pw_gid).stderr
+        assert "PermissionError" in said
+        group = port_of(vm).parent.stat().st_gid
+        assert try_to_connect(vm, qemu.pw_uid, group).code == 0  # control
+    listening = host.run(["ss", "-xlpn"]).stdout
+    pid = Path(f"/run/libvirt/qemu/{vm.domain}.pid").read_text().strip()
+    (own,) = [line for line in listening.splitlines() if f"pid={pid}," in line]
+    assert "/monitor.sock" in own  # by which libvirt commands it
+
+
+def port_of(vm: Machine) -> Path:
+    return monitor_socket(STATE, vm.name)
+
+
+def try_to_connect(vm: Machine, user: int, group: int) -> host.Completed:
+    """A try as another user of the host, who may not enter the checkout."""
+    script = f"import socket; socket.socket(socket.AF_UNIX).connect({str(port_of(vm))!r})"
+    become = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+    return host.run([*become, "/usr/bin/python3", "-c", script], check=False)
+
+
+def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project, abox):
+    """VM-8: a name on the allowlist leaves the machine as it is; limits and the monitor port make
+    it anew, as told.
+    """
     keep = "echo kept > /workspace/kept; echo kept > $HOME/kept; sync"
     vm.run("sh", "-c", keep)
     pod, before = abox.containers(), vm.boot_id()
@@ -273,6 +383,7 @@ def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project):
         assert abox("allow", vm.name, "added.test", timeout_s=BOOT_S).code == 0
         assert vm.boot_id() == before
         other = text.replace("memory_mb: 1024", "memory_mb: 1152").replace("cpus: 2", "cpus: 3")
+        other = other.replace("enabled: true", "enabled: false")
         abox.settings.write_text(other)
         shown = project.pulumi("preview", "--stack", vm.name)
         assert "replace" in shown.stdout
@@ -280,6 +391,12 @@ def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project):
         assert vm.run("nproc").stdout == "3\n"
         assert vm.run("cat", "/workspace/kept", "/home/agent/kept").stdout == "kept\nkept\n"
         assert abox.containers() == pod
+        assert "channel" not in vm.xml()
+        units = vm.run("sudo", "systemctl", "list-units", "--plain").stdout
+        assert "abox-heartbeat" not in units
+        assert "ssh.service" in units  # control
+        assert abox("monitor", "status", vm.name).code == 2
+        assert not vm.drifted()
     finally:
         abox.settings.write_text(text)
 

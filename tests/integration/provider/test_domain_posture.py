@@ -6,6 +6,7 @@ its first second, before any kernel runs.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -21,7 +22,10 @@ from abox.render.domain import (
     render_stylesheet,
 )
 from abox.render.nwfilter import render_filter, render_link_filter
+from cli.monitor_port import Sign, listening, read_port
 from provider.domain_posture import Domain, DomainPostureResource, Tools
+from provider.host import can_be_entered
+from provider.monitor_folder import MonitorFolder
 from provider.records import Records
 from tests import host
 from tests.integration.render.firewall_lab import SPEC as TABLE
@@ -38,9 +42,9 @@ WATCH_S = 90
 class Machine:
     """A VM in the lab, and the resource that watches it."""
 
-    def __init__(self, lab: FilteredLab, folder: Path) -> None:
+    def __init__(self, lab: FilteredLab, folder: Path, port: str = "/run/abox-nobody/port") -> None:
         self.lab = lab
-        spec = DomainSpec(sandbox="one", filter=lab.spec.name, monitor="/run/monitor.sock")
+        spec = DomainSpec(sandbox="one", filter=lab.spec.name, monitor=port)
         plugins = plugins_domain(name=NAME, bridge=TABLE.bridge, mac=MAC, memory_mb=MEMORY_MB)
         made = transformed(render_stylesheet(spec), plugins)
         # The firmware looks for a system in the network, which is all that it can do.
@@ -150,6 +154,41 @@ def test_libvirt_keeps_the_domain_hardened_and_its_two_forms_are_one(running: Ma
     stored, live = (normal_form(running.xml(*flags)) for flags in (("--inactive",), ()))
     assert stored == live
     assert list(running.hardened.departures(stored)) == []
+
+
+@pytest.fixture
+def port(lab: FilteredLab) -> Iterator[Path]:
+    """Where a reader listens, made as by the provider; the lab has a /run of its own."""
+    with tempfile.TemporaryDirectory(prefix="abox-") as folder:
+        path = Path(folder) / "monitor" / "port"
+        virsh = lambda *words: lab.virsh(*words).stdout  # noqa: E731
+        MonitorFolder(path.parent, virsh, can_be_entered).apply()
+        yield path
+
+
+def test_mon_1_no_reset_ends_the_connection_and_no_reader_is_needed(
+    lab: FilteredLab, tmp_path: Path, port: Path
+) -> None:
+    machine = Machine(lab, tmp_path, str(port))
+    machine.define(machine.definition.replace('<boot dev="network"/>', ""))
+    try:
+        lab.virsh("start", NAME)
+        for _ in range(2):  # a reader goes, and another comes
+            with listening(port) as listener:
+                signs = read_port(listener, until=time.monotonic() + 30)
+                assert next(signs) is Sign.CONNECTED
+        with listening(port) as listener:
+            signs = read_port(listener, until=time.monotonic() + 8)
+            assert next(signs) is Sign.CONNECTED
+            lab.virsh("reset", NAME)
+            assert list(signs) == []  # no second connection: the first goes on
+            signs = read_port(listener, until=time.monotonic() + 60)
+            lab.virsh("destroy", NAME)
+            lab.virsh("start", NAME)
+            assert next(signs) is Sign.CONNECTED  # control: another machine is told
+    finally:
+        lab.virsh("destroy", NAME, check=False)
+        lab.virsh("undefine", NAME, check=False)
 
 
 def inputs(running: Machine) -> dict[str, object]:

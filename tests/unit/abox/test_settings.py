@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from abox.agent_environment import RESERVED
 from abox.allowlist import Mode
 from abox.errors import AboxErrors, SettingsError
-from abox.settings import PLANNED_KEYS, AgentSettings, Settings, parse_settings
+from abox.settings import AgentSettings, Settings, parse_settings
 
 ROOT = Path(__file__).parents[3]
 WHERE = "stacks/Pulumi.project-a.yaml: abox:sandbox"
@@ -125,7 +125,18 @@ def test_the_stacks_of_the_project_are_valid(file: Path) -> None:
         ({"backend": "podman"}, "backend"),
         ({"backend": None}, "backend"),
         ({"vm": {"cpus": 4}}, "vm.cpus"),
-        ({"monitor": {"enabled": True}}, "monitor"),
+        ({"monitor": {"enabled": True}}, "monitor.enabled"),
+        ({"backend": "vm", "monitor": {"enabled": 1}}, "monitor.enabled"),
+        ({"backend": "vm", "monitor": {"enable": True}}, "monitor.enable"),
+        ({"backend": "vm", "monitor": True}, "monitor"),
+        (
+            {
+                "backend": "vm",
+                "monitor": {"enabled": True},
+                "vm": {"domain_template": "<domain type='kvm'/>"},
+            },
+            "monitor.enabled",
+        ),
         ({"backend": "vm", "agent": {"cpus": 1}}, "agent.cpus"),
         ({"backend": "vm", "agent": {"env": {"A": "b"}}}, "agent.env"),
         ({"backend": "vm", "vm": {"mac": "52-54-00-12-34-56"}}, "vm.mac"),
@@ -280,12 +291,6 @@ def test_an_unknown_key_names_the_nearest_and_lists_the_valid_ones(
     assert "valid keys:" in error.remedy
 
 
-@pytest.mark.parametrize("key", PLANNED_KEYS)
-def test_a_planned_key_is_not_taken_for_a_typing_error(key: str) -> None:
-    (error,) = refused(**{key: {}})
-    assert error.why == "it is not available in this version"
-
-
 def test_the_section_of_the_other_backend_may_stand_with_its_defaults() -> None:
     """One setting is all that differs between a container and a VM."""
     one = parse(agent={"cpus": 2, "memory_mb": 2048, "pids_limit": 1024})
@@ -300,6 +305,14 @@ def test_what_the_other_backend_alone_uses_names_the_way_out(section: str) -> No
     (error,) = refused(backend=backend, **{section: {"memory_mb": 1024}})
     assert f"{section}.memory_mb" in error.what
     assert f"the backend is {backend}" in error.why
+
+
+def test_a_container_has_no_monitor_port() -> None:
+    (error,) = refused(monitor={"enabled": True})
+    assert error.what.endswith("monitor.enabled: it is refused")
+    assert error.remedy == "remove it, or write backend: vm"
+    assert parse(backend="vm", monitor={"enabled": True}).monitor.enabled
+    assert not parse(monitor={"enabled": False}).monitor.enabled
 
 
 def test_no_secret_is_repeated_in_an_error() -> None:

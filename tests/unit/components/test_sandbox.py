@@ -15,6 +15,7 @@ from abox.agent_environment import agent_environment
 from abox.naming import default_mac, filter_name
 from abox.pod import control_container, dns_container, pause_container, proxy_container
 from abox.render.domain import DomainSpec, render_stylesheet
+from abox.render.heartbeat import UNIT
 from abox.render.seccomp import render_seccomp
 from abox.render.volume import render_overlay_stylesheet
 from abox.settings import parse_settings
@@ -322,6 +323,18 @@ def test_what_a_vm_needs_is_asked_of_the_host_first(recorder):
     assert needs["image"] == "/images/disk.qcow2"
     assert needs["memory_mb"] == 512
     assert recorder.seen["project-a-preflight"]["images"] == [IMAGES["gateway"]]
+
+
+def test_the_monitor_port_is_there_if_the_stack_asks_for_it(recorder):
+    build(VM)
+    assert "project-a-vm-monitor" not in recorder.seen
+    build({**VM, "monitor": {"enabled": True}})
+    path = "/var/lib/abox/sandboxes/project-a/monitor/port"
+    assert f'mode="connect" path="{path}"' in recorder.seen[DOMAIN]["xml"]["xslt"]
+    assert recorder.seen["project-a-vm-posture"]["hardened"]["monitor"] == path
+    assert UNIT in recorder.seen["project-a-vm-seed"]["boot_script"]
+    again = len(recorder.order) - recorder.order[::-1].index(DOMAIN) - 1
+    assert recorder.order.index("project-a-vm-monitor") < again
 
 
 TEMPLATE = """<domain type='qemu'><memory unit='MiB'>{{memory_mb}}</memory><devices>

@@ -28,6 +28,12 @@ INTERFACE = (
 )
 
 
+QEMU_GROUP = 64055
+CAPABILITIES = f"""<capabilities><host><secmodel><model>none</model></secmodel>
+<secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+64055:+{QEMU_GROUP}</baselabel>
+<baselabel type='qemu'>+64055:+{QEMU_GROUP}</baselabel></secmodel></host></capabilities>"""
+
+
 def domain_xml(uuid: str, *, sandbox: str = "p", memory_mb: int = 64) -> str:
     """What libvirt stores for a hardened domain."""
     memory = f"unit='KiB'>{memory_mb * 1024}"
@@ -101,6 +107,9 @@ class FakeLibvirt:
 
     def read_file(self, path: str) -> bytes | None:
         return Path(path).read_bytes() if Path(path).exists() else None
+
+    def _capabilities(self) -> str:
+        return CAPABILITIES
 
     # --- domains
 

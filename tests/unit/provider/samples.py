@@ -32,6 +32,7 @@ from provider.firewall_table import FirewallTableResource
 from provider.gateway_policy import GatewayPolicyResource
 from provider.leftovers import Leftovers
 from provider.log_folder import LogFolderResource
+from provider.monitor_folder import MonitorFolderResource
 from provider.network_posture import Links, NetworkPostureResource
 from provider.nwfilter import NwFilterResource
 from provider.preflight import Hypervisor, Preflight, PreflightResource
@@ -330,6 +331,17 @@ def log_folder(folder: Path) -> Sample:
     )
 
 
+def monitor_folder(folder: Path) -> Sample:
+    libvirt = FakeLibvirt(folder)
+    return Sample(
+        MonitorFolderResource(libvirt.virsh, lambda _: True, lambda: folder),
+        {"sandbox": "p"},
+        {"sandbox": "q"},
+        {"findings": ["it is gone"]},
+        libvirt.calls,
+    )
+
+
 def network_posture(folder: Path) -> Sample:
     def network(bridge: str, *, internal: bool) -> dict[str, Any]:
         return {
@@ -571,6 +583,7 @@ SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "FirewallTable": firewall_table,
     "GatewayPolicy": gateway_policy,
     "LogFolder": log_folder,
+    "MonitorFolder": monitor_folder,
     "NetworkPosture": network_posture,
     "NwFilter": nwfilter,
     "Preflight": preflight,

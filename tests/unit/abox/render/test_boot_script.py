@@ -16,9 +16,11 @@ from abox.render.cloud_init import (
     GuestSpec,
     instance_id,
     render_java_store,
+    sensor_files,
     system_files,
     trust_sources,
 )
+from abox.render.heartbeat import UNIT
 from tests.unit.abox.render.test_cloud_init import SPEC
 
 OTHER_CA = SPEC.ca_certificate.replace("YWJj", "ZGVm")
@@ -119,3 +121,13 @@ def test_no_value_becomes_a_word_of_the_script(one: str, two: str, three: str) -
     assert len(split) == len(plain)
     values = {f"{one}\n", two, f"{three}\n", instance_id(own)}
     assert {a for a, b in zip(split, plain, strict=True) if a != b} <= values
+
+
+def test_the_sensor_is_written_and_started_at_every_boot_of_a_guest_that_has_one() -> None:
+    watched = replace(SPEC, monitor=True)
+    always = render_boot_script(watched).partition("\nfi\n")[2]
+    assert f"systemctl --no-block start {UNIT}\n" in always
+    for file in sensor_files(watched):
+        assert written(watched)[file.path] == file.content
+        assert f"> {file.path}\n" in always
+    assert UNIT not in render_boot_script(SPEC)

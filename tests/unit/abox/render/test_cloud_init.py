@@ -17,11 +17,14 @@ from abox.agent_environment import agent_environment
 from abox.render.cloud_init import (
     GuestFile,
     GuestSpec,
+    instance_id,
     render_meta_data,
     render_network_config,
     render_seed,
     render_user_data,
+    sensor_files,
 )
+from abox.render.heartbeat import SCRIPT_PATH, UNIT, UNIT_PATH
 from abox.render.java_keystore import render_java_keystore
 
 PROXY = "http://10.10.3.2:8080"
@@ -207,3 +210,21 @@ def test_no_value_adds_a_key_or_changes_another(one: str, two: str, three: str) 
     last = document["write_files"][-1]
     assert (last["path"], last["content"], last["permissions"]) == (one, two, three)
     assert document["write_files"][:-1] == plain["write_files"]
+
+
+def test_only_a_guest_with_a_monitor_port_has_a_sensor() -> None:
+    watched = replace(SPEC, monitor=True, prepared=False)
+    document = yaml.safe_load(render_user_data(watched))
+    paths = {file["path"] for file in document["write_files"]}
+    assert {SCRIPT_PATH, UNIT_PATH} == {file.path for file in sensor_files(watched)} <= paths
+    assert ["systemctl", "enable", "--now", UNIT] in document["runcmd"]
+    assert sensor_files(SPEC) == ()
+    assert UNIT not in render_user_data(replace(SPEC, prepared=False))
+
+
+def test_a_port_is_no_first_boot_of_the_projects_own_image() -> None:
+    """It would run the user's commands again, and make the trust store anew."""
+    for prepared in (True, False):
+        plain = replace(SPEC, prepared=prepared)
+        same = instance_id(plain) == instance_id(replace(plain, monitor=True))
+        assert same is prepared
