@@ -24,6 +24,7 @@ from cli.logs import logs
 from cli.monitor import app as monitor
 from cli.output import complain, say
 from cli.profile import profile
+from cli.snapshot import app as snapshot
 from cli.tap import tap
 from cli.version import VERSION
 
@@ -87,6 +88,7 @@ app.command("explain", short_help="Tell which rule allows or denies a URL.")(exp
 app.command("allow", short_help="Put a name on the allowlist, live.")(allow)
 app.command("deny", short_help="Put a name on the denylist, live.")(deny)
 app.add_typer(monitor, name="monitor", short_help="Signs of life from inside a VM.")
+app.add_typer(snapshot, name="snapshot", short_help="Keep a VM's disks, and go back.")
 app.command("tap", short_help="Show or keep packets, with their TLS keys.")(tap)
 app.command("ls", short_help="List sandboxes and stacks.")(ls)
 app.command("doctor", short_help="Tell what this host lacks, with remedies.")(doctor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
@@ -371,10 +372,57 @@ def try_to_connect(vm: Machine, user: int, group: int) -> host.Completed:
     return host.run([*become, "/usr/bin/python3", "-c", script], check=False)
 
 
+CLOCK_S = 30
+"""Seconds that a guest's clock may be away from the host's, and a login may take."""
+
+
+def test_snap_1_a_machine_goes_back_to_what_its_disks_were(vm, abox, tmp_path):
+    """SNAP-1: both disks, behind the same filters and keys; clock right, no drift, unasked never.
+
+    The monitor's reader stays meanwhile and sees the machine go and come back.
+    """
+    paths = ["/workspace/state", "/home/agent/state"]
+    vm.run("sh", "-c", f"echo before | tee {' '.join(paths)}")
+    before = vm.boot_id()
+    made = abox("snapshot", "create", vm.name, "one")
+    assert (made.code, made.stderr) == (0, "")
+    assert abox("snapshot", "create", vm.name, "one").code == 2  # nothing is written over
+    vm.run("sh", "-c", f"echo after | tee {' '.join(paths)}; echo more > /workspace/more; sync")
+    assert abox("snapshot", "revert", vm.name, "one").code == 2  # nobody was asked
+    assert vm.run("cat", *paths).stdout == "after\nafter\n"  # control
+    with reading(vm, abox, tmp_path) as reader:
+        back = abox("snapshot", "revert", vm.name, "one", "--yes", timeout_s=BOOT_S)
+        assert back.code == 0, back.stderr
+        beat = next_heartbeat(reader)
+        while beat["boot"] == before:
+            beat = next_heartbeat(reader)
+    assert beat["boot"] == vm.boot_id()
+    assert vm.run("cat", *paths).stdout == "before\nbefore\n"
+    assert vm.run("test", "-e", "/workspace/more", check=False).code == 1
+    started = time.time()
+    clock = int(vm.run("date", "+%s").stdout)
+    assert started - CLOCK_S < clock < time.time() + CLOCK_S
+    test_vm_1_the_filter_reads_back_rule_by_rule(vm)
+    assert vm.run("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}",
+                  f"https://{ALLOWED}/").stdout == "200"  # fmt: skip
+    assert not vm.drifted()
+    assert snapshots(abox) == ["one"]
+    assert abox("snapshot", "remove", vm.name, "one").code == 0
+    assert snapshots(abox) == []
+
+
+def snapshots(abox: Abox) -> list[str]:
+    """Names that both disks hold."""
+    shown = json.loads(abox("snapshot", "list", abox.name, "--json").stdout)
+    assert all(one["disks"] == ["vda", "vdb"] for one in shown)
+    return [one["name"] for one in shown]
+
+
 def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project, abox):
     """VM-8: a name on the allowlist leaves the machine as it is; limits and the monitor port make
     it anew, as told.
     """
+    assert abox("snapshot", "create", vm.name, "outlives").code == 0
     keep = "echo kept > /workspace/kept; echo kept > $HOME/kept; sync"
     vm.run("sh", "-c", keep)
     pod, before = abox.containers(), vm.boot_id()
@@ -396,6 +444,7 @@ def test_vm_8_disks_outlive_a_machine_with_other_limits(vm, project, abox):
         assert "abox-heartbeat" not in units
         assert "ssh.service" in units  # control
         assert abox("monitor", "status", vm.name).code == 2
+        assert snapshots(abox) == ["outlives"]
         assert not vm.drifted()
     finally:
         abox.settings.write_text(text)

@@ -13,7 +13,7 @@ from cli.version import VERSION
 
 COMMANDS = {
     "check", "drift", "exec", "shell", "ssh", "cp", "tap", "logs", "profile", "explain", "allow",
-    "deny", "ls", "doctor", "monitor",
+    "deny", "ls", "doctor", "monitor", "snapshot",
 }  # fmt: skip
 
 
