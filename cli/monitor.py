@@ -17,12 +17,15 @@ from abox.heartbeat import PERIOD_S, Heartbeat, Seen
 from abox.host_state import last_heartbeat, monitor_socket, state_dir
 from cli.checkout import current_checkout
 from cli.containers import check_known, list_containers
-from cli.monitor_port import Sign, keep_last, listening, read_last, read_port
+from cli.monitor_port import PortTakenError, Sign, keep_last, listening, read_last, read_port
 from cli.output import note, say_json, say_json_line, say_line
 from cli.parameters import AsJson, Stack
 
 WINDOW_S = 2 * PERIOD_S + 2
 """Seconds that `status` listens: two heartbeats, and a second for QEMU to find the socket."""
+
+WATCHED_EVERY_S = 0.1
+"""Seconds between two looks at what another reader saw."""
 
 KEPT_EVERY_S = 1.0
 """Seconds between two heartbeats that are remembered, however many a guest writes."""
@@ -79,12 +82,17 @@ def status(stack: Stack, *, as_json: AsJson = False) -> None:
     """Say whether the VM of STACK is alive, silent since when, or its port closed.
 
     It listens until the first heartbeat, for 12 seconds at most; nothing runs in between, so
-    "silent since" is when a reader last heard one. Whoever is root in the guest can write
+    "silent since" is when a reader last heard one. While `abox monitor logs` has the port, it
+    goes by what that one hears. Whoever is root in the guest can write
     heartbeats: they are a sign of life, and nothing else. Exit 1 unless it is alive.
     """
     path, last = find_port(stack)
-    with listening(path) as listener:
-        found = look(listener, last, until=time.monotonic() + WINDOW_S)
+    until = time.monotonic() + WINDOW_S
+    try:
+        with listening(path) as listener:
+            found = look(listener, last, until=until)
+    except PortTakenError:
+        found = watch(last, until=until)
     if as_json:
         say_json(found.to_document())
     else:
@@ -108,6 +116,22 @@ def look(listener: socket.socket, last: Path, *, until: float) -> Found:
         state = State.SILENT
         refused += sign is Sign.REFUSED
     return Found(state, read_last(last), refused)
+
+
+def watch(last: Path, *, until: float) -> Found:
+    """Wait for the next heartbeat that another reader sees, who has the port.
+
+    Args:
+        last: file of the last heartbeat that was seen.
+        until: moment of the monotonic clock at which it gives up.
+    """
+    before = read_last(last)
+    while time.monotonic() < until:
+        seen = read_last(last)
+        if seen is not None and (before is None or seen.at > before.at):
+            return Found(State.ALIVE, seen, 0)
+        time.sleep(WATCHED_EVERY_S)
+    return Found(State.SILENT, before, 0)
 
 
 @app.command(short_help="Show heartbeats as they come.")

@@ -45,7 +45,8 @@ def listening(path: Path) -> Iterator[socket.socket]:
     """A socket that a VM's port connects to, for as long as the block lasts.
 
     Raises:
-        HostError: somebody else listens, or it can't be made.
+        PortTakenError: somebody else listens.
+        HostError: it can't be made.
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -81,8 +82,12 @@ def _refused(path: Path, error: OSError) -> HostError:
     )
 
 
-def _taken(path: Path) -> HostError:
-    return HostError(
+class PortTakenError(HostError):
+    """Somebody else listens already."""
+
+
+def _taken(path: Path) -> PortTakenError:
+    return PortTakenError(
         what=f"another reader listens at {path}",
         why="a port has one reader at a time",
         remedy="end the other `abox monitor`, then run again",

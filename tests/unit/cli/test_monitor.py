@@ -119,9 +119,20 @@ def enabled(checkout, monkeypatch, tmp_path):
     state = tmp_path / "state"
     monkeypatch.setenv("ABOX_STATE_DIR", str(state))
     monkeypatch.setattr(monitor, "list_containers", list)
-    monkeypatch.setattr(monitor, "WINDOW_S", 1)
     monitor_socket(state, "dev").parent.mkdir(parents=True)
     return state
+
+
+@pytest.fixture
+def in_vain(monkeypatch):
+    """No heartbeat will come: the wait is long enough for a thread to connect."""
+    monkeypatch.setattr(monitor, "WINDOW_S", 1.5)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Nobody will connect at all."""
+    monkeypatch.setattr(monitor, "WINDOW_S", 0.2)
 
 
 def test_a_heartbeat_is_alive_and_remembered(enabled, capsys):
@@ -148,29 +159,55 @@ def test_mon_2_what_is_no_heartbeat_is_counted_and_never_shown(enabled, capsys):
     assert "owned" not in shown
 
 
-def test_a_machine_that_says_nothing_is_silent_since_the_last_heartbeat(enabled, capsys):
+def test_a_machine_that_says_nothing_is_silent_since_the_last_heartbeat(enabled, in_vain, capsys):
     keep_last(last_heartbeat(enabled, "dev"), BEAT)
     with guest(monitor_socket(enabled, "dev"), lambda own: own.recv(1)):
         assert run(["monitor", "status", "dev"]) == 1
     assert capsys.readouterr().out.startswith("dev: silent since 20")
 
 
-def test_a_machine_that_never_said_anything_is_silent(enabled, capsys):
+def test_a_machine_that_never_said_anything_is_silent(enabled, in_vain, capsys):
     with guest(monitor_socket(enabled, "dev"), lambda own: own.recv(1)):
         assert run(["monitor", "status", "dev"]) == 1
     assert capsys.readouterr().out == "dev: silent: no heartbeat was ever seen\n"
 
 
-def test_without_a_machine_the_port_is_closed(enabled, capsys):
+def test_without_a_machine_the_port_is_closed(enabled, alone, capsys):
     last_heartbeat(enabled, "dev").write_text("damaged")
     assert run(["monitor", "status", "dev"]) == 1
     shown = capsys.readouterr().out
     assert shown == "dev: port closed: no machine connected; no heartbeat was ever seen\n"
 
 
+def test_beside_another_reader_it_goes_by_what_that_one_hears(enabled, capsys):
+    last, ended = last_heartbeat(enabled, "dev"), threading.Event()
+
+    def hear() -> None:
+        while not ended.wait(0.05):
+            keep_last(last, BEAT)
+
+    other = threading.Thread(target=hear)
+    with listening(monitor_socket(enabled, "dev")):
+        other.start()
+        assert run(["monitor", "status", "dev"]) == 0
+        ended.set()
+        other.join()
+        assert run(["monitor", "logs", "dev"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.startswith("dev: alive: heartbeat 7")
+    assert "another reader" in shown.err
+
+
+def test_another_reader_that_hears_nothing_is_silence(enabled, alone, capsys):
+    keep_last(last_heartbeat(enabled, "dev"), BEAT)
+    with listening(monitor_socket(enabled, "dev")):
+        assert run(["monitor", "status", "dev"]) == 1
+    assert capsys.readouterr().out.startswith("dev: silent since 2")
+
+
 def test_logs_are_heartbeats_as_they_come(enabled, capsys):
     with guest(monitor_socket(enabled, "dev"), lambda own: own.sendall(b"x\n" + line() + b"\n")):
-        assert run(["monitor", "logs", "dev", "--json", "--seconds", "1"]) == 0
+        assert run(["monitor", "logs", "dev", "--json", "--seconds", "1.5"]) == 0
     (only,) = capsys.readouterr().out.splitlines()
     assert json.loads(only)["heartbeat"]["sequence"] == 7
 
