@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 
 from abox.agent_environment import (
-    BUNDLE,
     JAVA_TRUST_STORE,
     SANDBOX_CA,
     agent_environment,
@@ -137,18 +136,28 @@ def render_user_data(spec: GuestSpec) -> str:
             # port comes and goes without a first boot, which would run the user's commands again.
             *(_file(each) for each in ([] if spec.prepared else sensor_files(spec))),
             *_trust_files(spec),
-            # Their owners may be made only after cloud-init's first files are written.
-            *({**_file(each), "defer": True} for each in spec.files),
+            *map(_own_file, spec.files),
         ],
         # At every boot, and without a look into the guest's own list of mounts.
         "bootcmd": [["sh", "-c", WORKSPACE_SCRIPT]],
         "runcmd": [*_system_commands(spec), *spec.extra_commands, *spec.commands],
     }
-    if not spec.prepared:
+    if spec.prepared:
+        # The image knows its package sources; cloud-init would write another distribution's.
+        document["apt"] = {"preserve_sources_list": True}
+    else:
         document["ca_certs"] = {"trusted": [*spec.trusted_cas, spec.ca_certificate]}
     if spec.packages:
         document |= {"package_update": True, "packages": list(spec.packages)}
     return f"#cloud-config\n{_yaml(document)}"
+
+
+def _own_file(file: GuestFile) -> dict[str, Any]:
+    """A file of the user's: root's are there before the packages, which may need a source."""
+    if file.owner in ("root", "root:root"):
+        return _file(file)
+    # Other owners may be made only after cloud-init's first files are written.
+    return {**_file(file), "defer": True}
 
 
 def render_network_config(spec: GuestSpec) -> str:
@@ -259,17 +268,11 @@ def sensor_files(spec: GuestSpec) -> tuple[GuestFile, ...]:
 
 
 def _trust_files(spec: GuestSpec) -> list[dict[str, Any]]:
-    """The authorities, trusted before the first login; the store is made anew after that."""
-    java = {
-        **_file(GuestFile(path=JAVA_TRUST_STORE, content="")),
-        "content": render_java_store(spec),
-        "encoding": "b64",
-    }
-    if not spec.prepared:
-        return [java]
-    bundle = GuestFile(path=BUNDLE, content="".join(f.content for f in trust_sources(spec)))
-    sources = [_file(source) for source in trust_sources(spec)]
-    return [java, *sources, {**_file(bundle), "append": True}]
+    """Java's trust store; in the built image the boot script has made every store by now."""
+    if spec.prepared:
+        return []
+    java = GuestFile(path=JAVA_TRUST_STORE, content="")
+    return [{**_file(java), "content": render_java_store(spec), "encoding": "b64"}]
 
 
 def trust_sources(spec: GuestSpec) -> tuple[GuestFile, ...]:
@@ -306,13 +309,11 @@ def _pairs(environment: Mapping[str, str]) -> str:
 
 
 def _system_commands(spec: GuestSpec) -> list[Any]:
-    trust = [["update-ca-certificates", "--fresh"]] if spec.prepared else []
     return [
         # cloud-init's scripts run in a service that was started before these files were written.
         "set -a; . /etc/environment; set +a",
         ["sysctl", "--quiet", "--system"],
         ["systemctl", "daemon-reload"],
-        *trust,
         ["chown", "--", f"{spec.user}:", WORKSPACE],
         *([["systemctl", "enable", "--now", UNIT]] if spec.monitor and not spec.prepared else []),
     ]

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abox.agent_environment import agent_environment
+from abox.agent_environment import BUNDLE, JAVA_TRUST_STORE, agent_environment
 from abox.render.cloud_init import (
     GuestFile,
     GuestSpec,
@@ -110,29 +110,27 @@ def test_every_login_and_service_is_told_proxy_and_trust(path: str, form: str) -
         assert form.format(name, value) in content
 
 
-def test_the_authority_is_trusted_and_lies_where_tools_add_it() -> None:
+def test_in_the_built_image_the_boot_script_has_made_the_trust_stores() -> None:
+    """Debian's own program takes an emulated processor minutes."""
     document = user_data(SPEC)
-    written = {(f["path"], f.get("append", False)): f["content"] for f in document["write_files"]}
-    assert written["/etc/ssl/certs/ca-certificates.crt", True] == SPEC.ca_certificate
-    assert written["/usr/local/share/ca-certificates/abox.crt", False] == SPEC.ca_certificate
-    assert written["/etc/ssl/certs/abox-ca.pem", False] == SPEC.ca_certificate
-    assert ["update-ca-certificates", "--fresh"] in document["runcmd"]
+    written = {file["path"]: file["content"] for file in document["write_files"]}
+    assert written["/etc/ssl/certs/abox-ca.pem"] == SPEC.ca_certificate
+    assert not {BUNDLE, JAVA_TRUST_STORE} & written.keys()
+    assert "update-ca-certificates" not in str(document)
     assert "ca_certs" not in document
 
 
 def test_java_finds_the_authorities_in_its_own_form() -> None:
     other = SPEC.ca_certificate.replace("YWJj", "ZGVm")
-    told = replace(SPEC, trusted_cas=(other,))
+    told = replace(SPEC, trusted_cas=(other,), prepared=False)
     (store,) = [f for f in user_data(told)["write_files"] if f.get("encoding") == "b64"]
-    assert store["path"] == "/etc/ssl/certs/java/cacerts"
+    assert store["path"] == JAVA_TRUST_STORE
     assert base64.b64decode(store["content"]) == render_java_keystore(other + SPEC.ca_certificate)
 
 
 def test_the_stacks_further_authorities_are_trusted_as_well() -> None:
     other = SPEC.ca_certificate.replace("YWJj", "ZGVm")
-    told = replace(SPEC, trusted_cas=(other,))
-    assert files(told)["/etc/ssl/certs/ca-certificates.crt"] == other + SPEC.ca_certificate
-    own = user_data(replace(told, prepared=False))
+    own = user_data(replace(SPEC, trusted_cas=(other,), prepared=False))
     assert own["ca_certs"] == {"trusted": [other, SPEC.ca_certificate]}
 
 
@@ -170,6 +168,20 @@ def test_the_users_own_packages_files_and_commands_come_last() -> None:
     }
     assert document["runcmd"][-2:] == ["echo sandbox", "echo done"]
     assert "packages" not in user_data(SPEC)
+
+
+def test_a_file_of_roots_is_there_before_the_packages() -> None:
+    """A package source is of no use after the packages."""
+    for owner in ("root", "root:root"):
+        source = GuestFile(path="/etc/apt/sources.list", content="deb …\n", owner=owner)
+        written = user_data(replace(SPEC, files=(source,)))["write_files"][-1]
+        assert (written["path"], "defer" in written) == ("/etc/apt/sources.list", False)
+
+
+def test_the_built_image_keeps_its_package_sources() -> None:
+    """cloud-init would write sources of a distribution that the image isn't."""
+    assert user_data(SPEC)["apt"] == {"preserve_sources_list": True}
+    assert "apt" not in user_data(replace(SPEC, prepared=False))
 
 
 def test_the_instance_stays_the_same_until_the_guest_is_told_something_else() -> None:
