@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from abox.allowlist import Allow, judge_name, parse_policy
+from abox.settings import VM
 from tests import host
 from tests.attack.attacker import FORBIDDEN, Report
 from tests.attack.counting import Counting
@@ -176,6 +177,7 @@ class Arena:
             egress_bridge=self._sandbox.facts.lease["egress_bridge"],
             resolver=UPSTREAM_DNS,
             allowed=ORIGINS,
+            logins=self._sandbox.backend == VM,
         )
 
     def _prove(self, counting: Counting) -> None:
@@ -195,12 +197,13 @@ class Arena:
         """The agent's moves and root's at once; their reports."""
         seat = self._sandbox.seat
         put(seat, PROGRAM, program())
-        inside = seat.inside(["python3", PROGRAM])
-        beside = seat.python_beside(PROGRAM)
+        limit_s = plan.seconds + LATE_S
+        inside = seat.inside(["python3", PROGRAM, plan.to_text()])
+        beside = seat.python_beside(PROGRAM, [replace(plan, raw=True).to_text()])
         with ThreadPoolExecutor(2) as pool:
             running = [
-                pool.submit(_report, inside, plan),
-                pool.submit(_report, beside, replace(plan, raw=True)),
+                pool.submit(_report, inside, limit_s),
+                pool.submit(_report, beside, limit_s),
             ]
             for seconds in _until_done(running):
                 tell(f"{min(seconds, plan.seconds):.0f} s of {plan.seconds:g} s")
@@ -261,8 +264,8 @@ class Arena:
         return sum(int(line.split()[1]) for line in listed) * 1024, limit
 
 
-def _report(command: list[str], plan: Plan) -> Report:
-    done = host.run([*command, plan.to_text()], timeout_s=plan.seconds + LATE_S)
+def _report(command: list[str], limit_s: float) -> Report:
+    done = host.run(command, timeout_s=limit_s)
     return Report.from_text(done.stdout.splitlines()[-1])
 
 

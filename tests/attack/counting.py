@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests import host
 
-COUNTERS = ("allowed", "foreign", "leaked", "to_host")
+COUNTERS = ("allowed", "foreign", "leaked", "to_host", "logins")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Counting:
     resolver: str
     allowed: Mapping[str, Iterable[int]]
     """Addresses that may be reached, and their TCP ports."""
+    logins: bool = False
+    """Whether the host logs in to the agent: then the answers of that come to the host."""
 
     def __enter__(self) -> Counting:
         """Begin to count."""
@@ -39,6 +41,8 @@ class Counting:
         places = [f"{self.resolver} . udp . 53", f"{self.resolver} . tcp . 53"]
         places += [f"{a} . tcp . {port}" for a, ports in self.allowed.items() for port in ports]
         known = ", ".join([self.resolver, *self.allowed])
+        answers = "tcp sport 22 ct state established ct direction reply counter name logins return"
+        logins = f'iifname "{self.bridge}" {answers}' if self.logins else ""
         note = "add @seen { ip saddr . ip daddr . meta l4proto . th dport }"
         return f"""
         table inet {self.name} {{
@@ -64,6 +68,7 @@ class Counting:
           }}
           chain input {{
             type filter hook input priority 310; policy accept;
+            {logins}
             iifname {{ "{self.bridge}", "{self.egress_bridge}" }} counter name to_host {note}
           }}
         }}

@@ -145,7 +145,8 @@ class Sandbox:
         """Settings of a case with what every sandbox of the tests needs."""
         base: dict[str, Any] = {"upstream_dns": [UPSTREAM_DNS], "trusted_cas": [self.world.ca_pem]}
         if self.backend == VM:
-            base |= {"backend": VM, "vm": VM_SIZE}
+            base |= {"backend": VM}
+            settings = {**settings, "vm": {**VM_SIZE, **settings.get("vm", {})}}
         full = {"allow": [], **base, **settings}
         if full.get("mode") == "passive":
             full["passive_acknowledged"] = True
@@ -291,7 +292,7 @@ class Sandbox:
     def root(self) -> Prober:
         """The helper as root in the agent's network: an agent that broke out."""
         if self._root is None:
-            command = [*self.seat.python_beside(PROBE), *self._serve]
+            command = self.seat.python_beside(PROBE, self._serve)
             self._root = Prober(command, self._logs / f"{self.name}-root.log")
         return self._root
 

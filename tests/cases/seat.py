@@ -17,7 +17,7 @@ from tests import host
 
 
 class Seat(Protocol):
-    """One agent. What runs a program is a command line for the host."""
+    """One agent. What runs a program is a command line for the host; nothing is added to it."""
 
     def inside(self, args: list[str]) -> list[str]:
         """Runs a program as the agent."""
@@ -28,7 +28,7 @@ class Seat(Protocol):
     def beside(self, args: list[str]) -> list[str]:
         """Runs a program as root in the agent's network: an agent that broke out."""
 
-    def python_beside(self, archive: str) -> list[str]:
+    def python_beside(self, archive: str, args: list[str]) -> list[str]:
         """Runs a Python archive that lies in the agent, as root in the agent's network."""
 
     def mac(self) -> str:
@@ -59,9 +59,9 @@ class ContainerSeat:
         """The host's root with the host's programs."""
         return ["nsenter", f"--net=/proc/{self.pid()}/ns/net", "--", *args]
 
-    def python_beside(self, archive: str) -> list[str]:
+    def python_beside(self, archive: str, args: list[str]) -> list[str]:
         """By the host's Python."""
-        return self.beside([sys.executable, f"/proc/{self.pid()}/root{archive}"])
+        return self.beside([sys.executable, f"/proc/{self.pid()}/root{archive}", *args])
 
     def mac(self) -> str:
         """As the engine says."""
@@ -103,9 +103,9 @@ class VmSeat:
         """The guest's root: all that is in the guest is the agent's."""
         return self.strongest(args)
 
-    def python_beside(self, archive: str) -> list[str]:
+    def python_beside(self, archive: str, args: list[str]) -> list[str]:
         """By the guest's Python."""
-        return self.beside(["python3", archive])
+        return self.beside(["python3", archive, *args])
 
     def mac(self) -> str:
         """It follows from the sandbox's name."""

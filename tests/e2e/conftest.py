@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from abox.naming import bridge_name, egress_bridge_name
+from abox.settings import CONTAINER
 from tests import host
 from tests.cases.sandbox import Sandbox
 from tests.stacks import Project
@@ -34,15 +35,16 @@ def project() -> Iterator[Project]:
 @pytest.fixture(scope="session")
 def make_sandbox(
     session_world: World, project: Project, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Sandbox]]:
+) -> Iterator[Callable[..., Sandbox]]:
     """Makes handles of sandboxes by a short suffix; all are taken away at the end."""
     made: list[Sandbox] = []
 
-    def make(suffix: str) -> Sandbox:
+    def make(suffix: str, backend: str = CONTAINER) -> Sandbox:
         name = session_world.run.stack(suffix)
         # Before anything of it stands, however a test brings it up.
         session_world.join(bridge_name(name), egress_bridge_name(name))
-        made.append(Sandbox(session_world, project, name, tmp_path_factory.mktemp(name)))
+        logs = tmp_path_factory.mktemp(name)
+        made.append(Sandbox(session_world, project, name, logs, backend=backend))
         return made[-1]
 
     yield make

@@ -131,6 +131,18 @@ def rules_in(xml: str) -> list[tuple[str, str, str, dict[str, str]]]:
 def test_vm_1_the_filter_reads_back_rule_by_rule(vm):
     """VM-1: libvirt holds exactly the list, and both definitions of the domain refer to it."""
     expected = spec(vm)
+    gateway, new = str(expected.gateway), {"state": "NEW"}
+    known = {"state": "ESTABLISHED,RELATED"}
+    assert rules_in(virsh("nwfilter-dumpxml", expected.name)) == [
+        ("accept", "in", "all", known),
+        ("accept", "out", "all", known),
+        ("accept", "in", "tcp", {**new, "dstportstart": "22"}),
+        ("accept", "out", "udp", {**new, "dstipaddr": gateway, "dstportstart": "53"}),
+        ("accept", "out", "tcp", {**new, "dstipaddr": gateway, "dstportstart": "8080"}),
+        ("accept", "out", "icmp", {**new, "dstipaddr": gateway}),
+        ("drop", "in", "all", {}),
+        ("drop", "out", "all", {}),
+    ]
     for name, rules in (
         (expected.name, filter_rules(expected)),
         (expected.link, link_rules(expected)),
