@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abox.errors import HostError
+from abox.filter_race import again_if_lost
 from abox.host_state import instance_dir, state_dir
 from abox.render.domain import sandbox_of
 from abox.snapshots import (
@@ -41,7 +43,8 @@ def virsh(*arguments: str) -> str:
 
     Raises: HostError if libvirt doesn't answer, or refuses.
     """
-    return _done(["virsh", "-q", "-c", URI, *arguments], "see with `abox doctor` what is missing")
+    call, remedy = ["virsh", "-q", "-c", URI, *arguments], "see with `abox doctor` what is missing"
+    return again_if_lost(lambda: _done(call, remedy), HostError, time.sleep)
 
 
 def _qemu_img(*arguments: str) -> str:

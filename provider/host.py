@@ -15,6 +15,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from docker.utils import kwargs_from_env
 from abox import host_state
 from abox.addresses import Network
 from abox.errors import HostError
+from abox.filter_race import again_if_lost
 from abox.naming import LABEL_SANDBOX
 from provider.engine import Engine
 
@@ -98,7 +100,8 @@ def nft(*arguments: str, stdin: str = "") -> str:
 
 def virsh(*arguments: str, stdin: str = "") -> str:
     """Run libvirt's tool against the system's daemon."""
-    return run("virsh", "--quiet", "--connect", LIBVIRT_URI, *arguments, stdin=stdin)
+    call = ("virsh", "--quiet", "--connect", LIBVIRT_URI, *arguments)
+    return again_if_lost(lambda: run(*call, stdin=stdin), HostError, time.sleep)
 
 
 def packet_rules() -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from abox.filter_race import again_if_lost
 from tests import host
 from tests.recordings import (
     CallFailedError,
@@ -42,7 +44,9 @@ BRIDGE_KEY = "e2bfb730-ecaa-11e6-8f88-34363bc7c4c0"
 
 
 def virsh(*arguments: str, check: bool = True) -> str:
-    return host.run(["virsh", "-q", "-c", hypervisor.URI, *arguments], check=check).stdout.strip()
+    command = ["virsh", "-q", "-c", hypervisor.URI, *arguments]
+    done = again_if_lost(lambda: host.run(command, check=check), host.CommandError, time.sleep)
+    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -215,6 +219,24 @@ def test_machine_without_ide_fails_as_recorded(disks: Replay) -> None:
     """The CD of `cloudinit` is on IDE, which the newer machine type lacks."""
     disks.fails_alike("libvirt-domain-create-q35-ide-error")
     assert DOMAIN not in virsh("list", "--all", "--name").split()
+
+
+CHURN = """\
+while sleep 0.02; do nft add table inet abxtw-churn && nft delete table inet abxtw-churn; done
+"""
+
+
+def test_a_start_outlasts_other_changes_of_the_hosts_rules(disks: Replay) -> None:
+    """Somebody else commits rules all the time, which ebtables of nftables gives up at."""
+    churning = host.spawn(["sh", "-c", CHURN])
+    try:
+        identity = disks.create("libvirt-domain-create")
+        for _ in range(3):
+            virsh("destroy", DOMAIN)
+            disks.answers_alike("libvirt-domain-update-running", identity)
+    finally:
+        host.end(churning)
+        host.run(["nft", "delete", "table", "inet", "abxtw-churn"], check=False)
 
 
 DRIFT_UNSEEN = {

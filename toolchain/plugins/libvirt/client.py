@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from abox.filter_race import again_if_lost
 from toolchain.plugins.bridge.resource import ResourceError
 from toolchain.plugins.libvirt.programs import ProgramError, run
 
@@ -59,13 +61,12 @@ class Client:
             LibvirtError: libvirt refused.
             ResourceError: no virsh, or no answer in time.
         """
+        call = ["virsh", "--quiet", "--connect", self.uri, command, *arguments]
         try:
-            return run(
-                ["virsh", "--quiet", "--connect", self.uri, command, *arguments],
-                timeout_s=timeout_s,
-            ).strip()
+            said = again_if_lost(lambda: run(call, timeout_s=timeout_s), ProgramError, time.sleep)
         except ProgramError as error:
             raise LibvirtError(_reason(str(error))) from error
+        return said.strip()
 
     def call_with(self, command: str, *arguments: str, document: str) -> str:
         """Like `call`, with a document as the last argument."""
