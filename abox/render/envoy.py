@@ -494,8 +494,8 @@ _DNS_CACHE: Json = {
         "extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
         resolvers=[{"socket_address": {"address": "127.0.0.1", "port_value": 53}}],
         dns_resolver_options={"no_default_search_domain": True},
-        query_timeout_seconds="6",  # a uint64, which is text in protobuf's JSON
-        query_tries=1,
+        query_timeout_seconds="3",  # a uint64, which is text in protobuf's JSON
+        query_tries=2,  # a burst may be more than a socket holds
     ),
 }
 """One cache for all clusters: the address that is judged is the address that is dialled."""

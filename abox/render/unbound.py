@@ -133,7 +133,7 @@ _SERVER = """\
   hide-trustanchor: yes
   ede: yes
   do-not-query-localhost: yes
-  so-rcvbuf: 0
+  so-rcvbuf: 1m
   verbosity: 1
 """
 

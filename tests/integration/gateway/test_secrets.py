@@ -28,7 +28,7 @@ KEYED: dict[str, Any] = {"host": "allowed.test", "paths": ["/v1/*"], "inject": A
 SPELLINGS = {
     "Authorization": "Bearer agent-1", "AUTHORIZATION": "agent-2", "authorization": "agent-3",
 }  # fmt: skip
-LIVE_S = 3
+LIVE_S = 10
 """Seconds in which a changed value must be live."""
 
 
