@@ -137,7 +137,7 @@ test-policy: dev
 
 .PHONY: test-integration
 test-integration: dev pulumi images vm ## with real Docker, nftables, Envoy and Unbound
-	@$(WITH_ENV) $(VENV)/python -m pytest -q tests/integration $(PYTEST_ARGS)
+	@$(WITH_ENV) $(VENV)/python -m pytest -q -n 2 --dist loadfile tests/integration $(PYTEST_ARGS)
 
 .PHONY: test-e2e
 test-e2e: dev pulumi images vm ## whole stacks, under names of their own
