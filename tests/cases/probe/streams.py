@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import ssl
 import time
@@ -46,6 +47,16 @@ class PlainStream:
         self.sock.close()
 
 
+@functools.cache
+def _context(alpn: tuple[str, ...]) -> ssl.SSLContext:
+    """Judges nothing; made once, since that costs as much as what is sent with it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(list(alpn))
+    return context
+
+
 class TlsStream:
     """TLS over a plain stream. Certificates are reported, not judged."""
 
@@ -58,10 +69,7 @@ class TlsStream:
         segment: int = 0,
         pending: bytes = b"",
     ) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        context.set_alpn_protocols(alpn)
+        context = _context(tuple(alpn))
         self._under, self._segment = under, segment
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=sni)
