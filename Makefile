@@ -153,7 +153,7 @@ attack: dev pulumi images ## attack a sandbox at random from inside, count outsi
 	@$(WITH_ENV) $(VENV)/python -m tests.attack --seconds '$(DURATION_S)' $(if $(SEED),--seed '$(SEED)')
 
 .PHONY: bench
-bench: dev pulumi images ## measure the figures of the README, peers beside them
+bench: dev pulumi images vm ## measure the figures of the README, peers beside them
 	@$(WITH_ENV) $(VENV)/python -m bench
 
 .PHONY: lint

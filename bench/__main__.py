@@ -25,10 +25,11 @@ from bench.figures import Figure, render_table
 from bench.lab import lab
 from bench.memory import container_memory_mb, proportional_memory_mb
 from bench.rows import Row, render_rows
-from bench.sandbox import PROBE, Sandbox, empty_stack, sandbox
+from bench.sandbox import PROBE, Machine, Sandbox, empty_stack, stack_of
 from tests import host
 
 RESULTS = host.ROOT / "bench" / "results.json"
+PARTS = ("sandbox", "vm", "data-plane")
 POD = ("pause", "dns", "proxy", "control")
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
@@ -39,16 +40,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement")
     parser.add_argument("--seconds", type=float, default=3, help="of each run of the load")
     parser.add_argument("--cold", action="store_true", help="also with empty page caches")
-    parser.add_argument(
-        "--only", choices=("sandbox", "data-plane"), help="one half; the other's figures stay"
-    )
+    parser.add_argument("--only", choices=PARTS, help="one part; the figures of the others stay")
     options = parser.parse_args()
     document = read_results()
-    if options.only != "data-plane":
+    wanted = (options.only,) if options.only else PARTS
+    if "sandbox" in wanted:
         figures = measure_sandbox(options.rounds, cold=options.cold)
         document.update(to_document(figures, options.rounds))
         sys.stdout.write(render_table(figures) + "\n")
-    if options.only != "sandbox":
+    if "vm" in wanted:
+        figures = measure_machine(options.rounds)
+        document["vm"] = to_document(figures, options.rounds)
+        sys.stdout.write(render_table(figures) + "\n")
+    if "data-plane" in wanted:
         http, dns, reload = measure_data_plane(options.rounds, options.seconds)
         document["data_plane"] = {
             "machine": machine(),
@@ -70,10 +74,67 @@ def measure_sandbox(rounds: int, *, cold: bool) -> list[Figure]:
     """Life of a sandbox beside the same containers by a script."""
     bare.stop()
     try:
-        with sandbox() as one:
+        with stack_of(Sandbox) as one:
             return measure(one, rounds, cold=cold)
     finally:
         bare.stop()
+
+
+def measure_machine(rounds: int) -> list[Figure]:
+    """Life of a sandbox whose agent is a VM, beside the same machine started by libvirt alone."""
+    times: dict[str, list[float]] = {}
+
+    def take(what: str, action: Callable[[], object]) -> None:
+        times.setdefault(what, []).append(timed(action))
+
+    with stack_of(Machine) as one, empty_stack() as empty:
+        one.configure()
+        for number in range(rounds):
+            say(f"VM, round {number + 1} of {rounds}")
+            take("up", lambda: bring_up(one))
+            take("no-op", one.up)
+            take("empty up", empty.up)
+            take("drift", one.drift_check)
+            take("empty drift", empty.drifted)
+            times.setdefault("policy", []).extend(change_policy(one))
+            take("bare", one.start_bare)
+            take("destroy", one.destroy)
+    return vm_figures(times)
+
+
+def vm_figures(times: dict[str, list[float]]) -> list[Figure]:
+    """Figures from what was measured."""
+    bare = "the same machine by `virsh start`, until its ssh answers"
+    empty = "Pulumi with an empty program"
+    rows = (
+        ("vm-up", "VM: `up`, until the agent's first answer", "up", bare, "bare", 45),
+        ("vm-up-no-op", "VM: `up` without changes", "no-op", empty, "empty up", 6),
+        ("vm-drift", "VM: drift check", "drift", empty, "empty drift", 4),
+        ("vm-policy", "VM: allowlist change, live", "policy", empty, "empty up", 3),
+        ("vm-destroy", "VM: `destroy`", "destroy", empty, "empty up", 5),
+    )
+    return [_seconds(times, *row) for row in rows]
+
+
+def _seconds(
+    times: dict[str, list[float]],
+    name: str,
+    what: str,
+    key: str,
+    beside: str,
+    other: str,
+    limit: float | None,
+) -> Figure:
+    """A figure of the times that were taken."""
+    return Figure(
+        id=name,
+        what=what,
+        unit="s",
+        values=tuple(times[key]),
+        beside=beside,
+        beside_values=tuple(times[other]),
+        limit=limit,
+    )
 
 
 def measure_data_plane(rounds: int, seconds: float) -> tuple[list[Row], list[Row], list[Row]]:
@@ -148,28 +209,19 @@ def figures_of(
     times: dict[str, list[float]], memory: tuple[float, float], plain: tuple[float, float]
 ) -> list[Figure]:
     """Figures from what was measured."""
-
-    def seconds(
-        name: str, what: str, key: str, beside: str, other: str, limit: float | None
-    ) -> Figure:
-        return Figure(
-            id=name, what=what, unit="s", values=tuple(times[key]), beside=beside,
-            beside_values=tuple(times[other]), limit=limit,
-        )  # fmt: skip
-
     empty = "Pulumi with an empty program"
     script = "the same five containers by a script"
-    found = [
-        seconds("up", "`up`, until the agent's first answer", "up", script, "bare up", 6),
-        seconds("up-no-op", "`up` without changes", "no-op", empty, "empty up", 6),
-        seconds("drift", "drift check", "drift", empty, "empty drift", 4),
-        seconds("policy", "allowlist change, live", "policy", empty, "empty up", 3),
-        seconds("destroy", "`destroy`", "destroy", "`docker rm` by a script", "bare down", 5),
+    rows: list[tuple[str, str, str, str, str, float | None]] = [
+        ("up", "`up`, until the agent's first answer", "up", script, "bare up", 6),
+        ("up-no-op", "`up` without changes", "no-op", empty, "empty up", 6),
+        ("drift", "drift check", "drift", empty, "empty drift", 4),
+        ("policy", "allowlist change, live", "policy", empty, "empty up", 3),
+        ("destroy", "`destroy`", "destroy", "`docker rm` by a script", "bare down", 5),
     ]
     if "cold" in times:
-        found.insert(
-            1, seconds("up-cold", "`up` with empty page caches", "cold", script, "cold bare", None)
-        )
+        what = "`up` with empty page caches"
+        rows.insert(1, ("up-cold", what, "cold", script, "cold bare", None))
+    found = [_seconds(times, *row) for row in rows]
     for name, what, mine, other, limit in (
         ("memory", "memory of the pod (cgroups)", memory[0], plain[0], 120.0),
         ("memory-pss", "memory of the pod (PSS of its processes)", memory[1], plain[1], None),

@@ -1,16 +1,17 @@
-"""The measured sandbox: a stack of its own, with a state of its own."""
+"""The measured sandboxes: stacks of their own, with a state of their own."""
 
 from __future__ import annotations
 
 import copy
-import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests import host
+from tests.cases.seat import VmSeat
 from tests.stacks import Project, Stack
 
 NAME = "abxb-bench"
@@ -25,12 +26,20 @@ SETTINGS: dict[str, Any] = {
     "agent": {"cpus": 1, "memory_mb": 512, "pids_limit": 256},
 }
 
+VM_SETTINGS: dict[str, Any] = {
+    key: value for key, value in SETTINGS.items() if key not in ("backend", "agent")
+} | {"backend": "vm", "vm": {"cpus": 2, "memory_mb": 1024, "disk_gb": 5}}
+
+SSH_S = 300
+"""Seconds that a booting machine is waited for."""
+
 CONNECT_PROBE = """
-import socket, sys, time
-address, port, name, wanted = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+import os, socket, sys, time
+name, wanted = sys.argv[1], sys.argv[2]
+address, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
 end = time.monotonic() + 60
 while time.monotonic() < end:
-    with socket.create_connection((address, port), 5) as one:
+    with socket.create_connection((address, int(port)), 5) as one:
         one.sendall(f"CONNECT {name}:443 HTTP/1.1\\r\\nHost: {name}:443\\r\\n\\r\\n".encode())
         if one.recv(64).split()[1:2] == [wanted.encode()]:
             print(time.time())
@@ -41,14 +50,16 @@ sys.exit(1)
 
 
 class Sandbox:
-    """The stack and what is asked of it."""
+    """A stack whose agent is a container, and what is asked of it."""
+
+    settings = SETTINGS
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
 
     def configure(self, *allow: str) -> None:
         """Write the settings, with more names allowed."""
-        settings = copy.deepcopy(SETTINGS)
+        settings = copy.deepcopy(self.settings)
         settings["allow"] += allow
         self._stack.configure(settings)
 
@@ -87,12 +98,32 @@ class Sandbox:
 
     def _ask(self, name: str, status: str) -> str:
         """Run the probe in the agent."""
-        agent = self.containers()["agent"]
-        inspected = json.loads(host.run(["docker", "inspect", agent]).stdout)[0]
-        variables = dict(one.split("=", 1) for one in inspected["Config"]["Env"])
-        address, port = variables["HTTP_PROXY"].removeprefix("http://").split(":")
-        words = ["docker", "exec", agent, "python3", "-c", CONNECT_PROBE]
-        return host.run([*words, address, port, name, status], timeout_s=90).stdout.strip()
+        probe = self._inside(["python3", "-c", CONNECT_PROBE, name, status])
+        return host.run(probe, timeout_s=90).stdout.strip()
+
+    def _inside(self, args: list[str]) -> list[str]:
+        """The command line for a program as the agent."""
+        return ["docker", "exec", self.containers()["agent"], *args]
+
+
+class Machine(Sandbox):
+    """The same with a VM as the agent."""
+
+    settings = VM_SETTINGS
+
+    def start_bare(self) -> None:
+        """Power it off, start it by libvirt alone, and wait until its ssh answers."""
+        domain = str(self._stack.outputs()["domain"])
+        for command in ("destroy", "start"):
+            host.run(["virsh", "-q", "-c", "qemu:///system", command, domain], timeout_s=120)
+        end = time.monotonic() + SSH_S
+        while host.run(self._inside(["true"]), check=False, timeout_s=60).code:
+            if time.monotonic() > end:
+                raise RuntimeError(f"{NAME} doesn't answer after {SSH_S} s")
+            time.sleep(0.2)
+
+    def _inside(self, args: list[str]) -> list[str]:
+        return VmSeat(NAME).inside(args)
 
 
 @contextmanager
@@ -110,12 +141,15 @@ def empty_stack() -> Iterator[Stack]:
                 stack.remove()
 
 
+Kind = TypeVar("Kind", bound=Sandbox)
+
+
 @contextmanager
-def sandbox() -> Iterator[Sandbox]:
+def stack_of(kind: type[Kind]) -> Iterator[Kind]:
     """The stack, not yet up; taken away at the end, whatever happens."""
     with Project() as project:
         stack = Stack(project, NAME)
         try:
-            yield Sandbox(stack)
+            yield kind(stack)
         finally:
             stack.remove()
