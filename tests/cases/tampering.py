@@ -28,7 +28,24 @@ def perform(command: list[str]) -> host.Completed:
     """Carry out one command of a tampering."""
     if command[0] == "{restart}":
         return _restart(command[1])
-    return host.run(command, check=False)
+    done = host.run(command, check=False)
+    spelled = respelled(command, done.stderr)
+    return host.run(spelled, check=False) if spelled else done
+
+
+def respelled(command: list[str], said: str) -> list[str] | None:
+    """A command of nft under another name, if a name in it is a word of nft's language.
+
+    Its grammar can't quote: ``fwd``, a chain's name elsewhere, is a statement in Debian 12's nft.
+
+    Args:
+        command: what was run.
+        said: its standard error.
+    """
+    reserved = re.search(r"unexpected (\w+), expecting string", said)
+    if command[0] != "nft" or not reserved or reserved[1] not in command:
+        return None
+    return [f"{word}_" if word == reserved[1] else word for word in command]
 
 
 def _restart(service: str) -> host.Completed:

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,6 +124,27 @@ def _ip(commands: Iterable[str], *, netns: str = "", force: bool = False) -> Non
             host.run(args, text="\n".join(batch) + "\n", check=not force)
 
 
+ESCAPEES = {
+    "escapees": ("ifname . ifname . ipv4_addr . ipv4_addr . inet_proto",
+                 "iifname . oifname . ip saddr . ip daddr . meta l4proto"),
+    "escapees6": ("ifname . ipv6_addr . ipv6_addr . inet_proto",
+                  "iifname . ip6 saddr . ip6 daddr . meta l4proto"),
+    "by_the_host": ("ipv4_addr . ipv4_addr . inet_proto . inet_service . inet_service",
+                    "ip saddr . ip daddr . meta l4proto . th sport . th dport"),
+}  # fmt: skip
+"""Sets of what was counted: their type, and what of a packet is put into them.
+
+nft 1.0.6 takes five parts at most, and 64 bytes.
+"""
+
+_FORWARDED, _SENT = ("escapees", "escapees6"), ("by_the_host",)
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    """Note a packet in these sets, count it, drop it."""
+    return [*(f"add @{n} {{ {ESCAPEES[n][1]} }}" for n in names), "counter name escaped drop"]
+
+
 def _guard_rules(run: Run, devices: list[str]) -> str:
     """The guard's table; `devices` are the uplinks that nothing of a test may leave by.
 
@@ -137,26 +158,28 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
         f"oifname {out} {match} drop"
         for match in (f"ip saddr {HOST_SIDE}", f"ip6 saddr {HOST_SIDE_V6}")
     ]
-    note = "add @escapees { iifname . oifname . ip saddr . ip daddr . meta l4proto }"
     leave = [
         f"iifname {devices_in} oifname {out} {what}"
         for devices_in in (f'"abx-{run.world}*"', f'"{run.world}*"', "@foreign")
-        for what in (note, "counter name escaped drop")
+        for what in _counted(_FORWARDED)
     ]
+    sent = [f"oifname {out} ip daddr @targets {what}" for what in _counted(_SENT)]
     return "\n".join(
         [
             f"table inet {run.guard} {{",
             "counter escaped {}",
             "set foreign { type ifname; }",
             "set targets { type ipv4_addr; }",
-            "set escapees { type ifname . ifname . ipv4_addr . ipv4_addr . inet_proto; size 64;",
-            "flags dynamic; }",
+            *(
+                f"set {name} {{ type {kinds}; size 64; flags dynamic; }}"
+                for name, (kinds, _) in ESCAPEES.items()
+            ),
             "chain forward { type filter hook forward priority -300; policy accept;",
             *([late, *leave] if devices else []),
             "}",
             "chain output { type filter hook output priority -300; policy accept;",
             *(resets if devices else []),
-            *([f"oifname {out} ip daddr @targets counter name escaped drop"] if devices else []),
+            *(sent if devices else []),
             "}",
             "chain seen { type filter hook input priority 300; policy accept; }",
             "}",
@@ -220,9 +243,10 @@ def escaped(run: Run) -> int:
 
 
 def escapees(run: Run) -> str:
-    """Devices, addresses and protocol of counted IPv4 packets, as nft writes them."""
-    listed = host.run(["nft", "list", "set", "inet", run.guard, "escapees"]).stdout
-    return listed.partition("elements = ")[2].partition("}")[0].lstrip("{ ")
+    """Devices, addresses and protocol of counted packets, as nft writes them."""
+    shown = (host.run(["nft", "list", "set", "inet", run.guard, name]).stdout for name in ESCAPEES)
+    listed = (text.partition("elements = ")[2].partition("}")[0].lstrip("{ ") for text in shown)
+    return " ".join(text for text in listed if text)
 
 
 def watch_input(run: Run, device: str, address: str, proto: str, port: int) -> None:
