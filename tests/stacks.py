@@ -158,6 +158,8 @@ class Stack:
     def remove(self) -> None:
         """Destroy it and forget it; for the end of a test, so nothing stops it."""
         if self._known:
-            self.destroy(check=False)
+            if self.destroy(check=False).code != 0:  # of a run that was killed the lock is left
+                self.project.pulumi("cancel", "--yes", "--stack", self.name, check=False)
+                self.destroy(check=False)
             self.project.pulumi("stack", "rm", "--yes", "--force", self.name, check=False)
             self._known = False
