@@ -353,29 +353,21 @@ def _make_folder(folder: Path) -> None:
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON document so that a reader sees the old one or the new one, never a part."""
-    text = json.dumps(document, indent=2, sort_keys=True)
-    _make_folder(path.parent)
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        Path(handle.name).replace(path)
-    except OSError as error:
-        raise HostError(
-            what=f"{path} can't be written",
-            why=error.strerror or str(error),
-            remedy="make room on the disk or mend the folder's permissions, then run again",
-        ) from error
+    write_private(path, json.dumps(document, indent=2, sort_keys=True))
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone reads, in a folder that its owner alone enters."""
+    """Write a file that its owner alone reads, in a folder that its owner alone enters.
+
+    A reader sees the old one or the new one, after a crash too.
+    """
     _make_folder(path.parent)
     try:
         # A temporary file is its owner's alone from its first moment on.
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
             handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
         Path(handle.name).replace(path)
     except OSError as error:
         raise HostError(

@@ -289,7 +289,7 @@ def shelf(workbench, tmp_path_factory):
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(made.stdout))) as archive:
         for member in archive:
             taken = archive.extractfile(member)
-            if taken is not None and ".." not in PurePath(member.name).parts:
+            if taken is not None and not {"/", ".."} & {*PurePath(member.name).parts}:
                 (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / member.name).write_bytes(taken.read())
     return folder
