@@ -62,7 +62,7 @@ def _install(
     sources = checkout.toolchain / "plugins"
     digests = {
         "official": f"official {version}",
-        "stand-in": stamps.content_hash([sources], manifest, version, name),
+        "stand-in": stamps.content_hash([sources, *_shared(checkout)], manifest, version, name),
     }
     for kind, digest in digests.items():
         if target.is_dir() and stamps.is_current(stamp, digest):
@@ -78,6 +78,12 @@ def _install(
         step.say(f"installed the stand-in for plugin {name} {version}")
     stamps.record(stamp, digests[kind])
     return kind
+
+
+def _shared(checkout: Checkout) -> list[Path]:
+    """Modules of the library that stand-ins use; they import nothing else of it."""
+    library = checkout.toolchain.parent / "abox"
+    return [library / "__init__.py", library / "filter_race.py"]
 
 
 def _require_stand_in(name: str, checkout: Checkout) -> None:
@@ -145,5 +151,8 @@ def _install_stand_in(name: str, checkout: Checkout, manifest: str, target: Path
         shutil.copytree(sources, package / sources.name, ignore=ignored)
         shutil.copyfile(checkout.toolchain / "__init__.py", package / "__init__.py")
         shutil.copyfile(sources / name / "__main__.py", folder / "__main__.py")
+        for module in _shared(checkout):
+            (folder / module.parent.name).mkdir(exist_ok=True)
+            shutil.copyfile(module, folder / module.parent.name / module.name)
         (folder / "PulumiPlugin.yaml").write_text(manifest)
         _replace(target, Path(temporary))

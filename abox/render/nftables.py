@@ -21,6 +21,10 @@ PRIORITY = -10
 SOURCES_PRIORITY = -450
 """Of the chain that judges source addresses: before fragments are put together at -400."""
 
+BEYOND_PRIORITY = -150
+"""Of the chain that refuses what leaves the bridge: behind connection tracking at -200, before
+addresses are translated at -100."""
+
 DNS_PORT = 53
 
 PORT_MAX = 65535
@@ -104,6 +108,7 @@ def render_table(spec: TableSpec) -> str:
         _special_purpose_set(spec),
         *_named_ipv6_set(spec),
         _sources_chain(spec),
+        _beyond_chain(spec),
         _forward_chain(spec),
         _from_bridge_chain(spec),
         _from_egress_chain(spec),
@@ -157,6 +162,22 @@ def _sources_chain(spec: TableSpec) -> str:
             _rule(f"{bridge} meta nfproto ipv6", "drop", "no IPv6"),
             _rule(f"{egress_bridge} ip saddr != {spec.pod_egress}", "drop", why),
             _rule(not_v6, "drop", why if spec.ipv6_networks else "no IPv6"),
+        ),
+    )
+
+
+def _beyond_chain(spec: TableSpec) -> str:
+    """Refuses what goes beyond the bridge before the kernel looks for a way.
+
+    It routes nothing that comes in by the bridge (the interface's own setting, which holds without
+    this table), and drops without a word: the forward chain never sees it, and a tool would hang.
+    """
+    match = f'iifname "{spec.bridge}" ip daddr != {spec.subnet} ct direction original'
+    return _block(
+        "chain beyond",
+        (
+            f"type filter hook prerouting priority {BEYOND_PRIORITY}; policy accept;",
+            f"{match} goto refuse",
         ),
     )
 

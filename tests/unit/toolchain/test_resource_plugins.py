@@ -33,6 +33,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
         folder.mkdir(parents=True)
         (folder / "__main__.py").write_text(f"# {name}\n")
     (made.toolchain / "plugins" / "shared.py").write_text("# shared\n")
+    for name in ("__init__.py", "filter_race.py"):
+        (made.toolchain.parent / "abox").mkdir(exist_ok=True)
+        (made.toolchain.parent / "abox" / name).write_text("# of the library\n")
     (made.toolchain / "__init__.py").write_text("")
     made.requirements.mkdir()
     (made.requirements / "runtime.txt").write_text(
@@ -78,6 +81,7 @@ def test_stand_in_is_installed_with_all_that_it_imports(checkout: Checkout) -> N
         folder = installed(checkout, name)
         assert (folder / "__main__.py").read_text() == f"# {name}\n"
         assert (folder / "toolchain" / "plugins" / "shared.py").read_text() == "# shared\n"
+        assert (folder / "abox" / "filter_race.py").read_text() == "# of the library\n"
         assert json.dumps(str(checkout.venv)) in (folder / "PulumiPlugin.yaml").read_text()
     assert kinds(checkout) == STAND_INS
 

@@ -66,6 +66,11 @@ table inet abox-dev {
 		iifname "abx-deve" meta nfproto ipv6 drop comment "no IPv6"
 	}
 
+	chain beyond {
+		type filter hook prerouting priority -150; policy accept;
+		iifname "abx-dev" ip daddr != 10.10.3.0/24 ct direction original goto refuse
+	}
+
 	chain forward {
 		type filter hook forward priority -10; policy accept;
 		iifname "abx-dev" goto from_bridge
