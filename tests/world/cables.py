@@ -70,16 +70,17 @@ class Run:
 
 
 @contextlib.contextmanager
-def _lock() -> Iterator[None]:
+def alone(what: str = "lock") -> Iterator[None]:
+    """Wait until no other process holds this lock of the runs, and hold it."""
     RUNS.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with (RUNS / "lock").open("w") as file:
+    with (RUNS / what).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def register() -> Run:
     """Take a free number for this process."""
-    with _lock():
+    with alone():
         while True:
             run = Run(secrets.token_hex(2))
             record = RUNS / f"{run.number}.json"
@@ -97,7 +98,7 @@ def unregister(run: Run) -> None:
 def living_runs() -> set[str]:
     """Numbers of runs whose process exists."""
     living = set()
-    with _lock():
+    with alone():
         for record in RUNS.glob("*.json"):
             owner = json.loads(record.read_text())
             if owner["started"] and _start_time(owner["pid"]) == owner["started"]:

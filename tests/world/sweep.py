@@ -125,12 +125,16 @@ def _dead_worlds() -> set[str]:
 
 
 def sweep() -> list[str]:
-    """Remove leftovers of runs whose process is gone; what was removed, in words."""
-    swept = _sweep_libvirt() + _sweep_docker() + _sweep_tables()
-    swept += _sweep_state() + _sweep_links()
-    for number in sorted(_dead_worlds()):
-        run = cables.Run(number)
-        cables.remove(run)
-        cables.unregister(run)
-        swept.append(f"world {number}")
+    """Remove leftovers of runs whose process is gone; what was removed, in words.
+
+    One process at a time: two would find the same things and trip over each other.
+    """
+    with cables.alone("sweeping"):
+        swept = _sweep_libvirt() + _sweep_docker() + _sweep_tables()
+        swept += _sweep_state() + _sweep_links()
+        for number in sorted(_dead_worlds()):
+            run = cables.Run(number)
+            cables.remove(run)
+            cables.unregister(run)
+            swept.append(f"world {number}")
     return swept
