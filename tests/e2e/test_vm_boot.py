@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -25,6 +26,9 @@ from tests.e2e.test_vm import of_libvirt, virsh
 from tests.stacks import Project, Stack
 from tests.world import World
 from tests.world.world import UPSTREAM_DNS
+
+CABLES_SETTLE_S = 5
+"""Until the host's ends of the pod's new cables have said, in MLD reports, that they are there."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -198,6 +202,7 @@ def test_vm_10_a_guest_that_floods_from_its_first_instruction_gets_nothing_out(f
     members = flooding.members()
     flooding.write_initrd(members)
     inside = ["nsenter", f"--net=/proc/{flooding.pause()['State']['Pid']}/ns/net", "--"]
+    time.sleep(CABLES_SETTLE_S)
     with (
         Watcher(device_of(members.pod_mac, inside), members, inside) as pod,
         Watcher(bridge_name(flooding.name), members, []) as bridge,
