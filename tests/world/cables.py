@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from abox.addresses import EGRESS_POOL, EGRESS_POOL_V6, SANDBOX_POOL
 from tests import host
 from tests.world.origins import DEVICE
 
@@ -126,9 +125,6 @@ def _ip(commands: Iterable[str], *, netns: str = "", force: bool = False) -> Non
             host.run(args, text="\n".join(batch) + "\n", check=not force)
 
 
-SANDBOXES = (f"ip daddr {SANDBOX_POOL}", f"ip daddr {EGRESS_POOL}", f"ip6 daddr {EGRESS_POOL_V6}")
-"""Towards any network that sandboxes of this project take."""
-
 ESCAPEES = {
     "escapees": ("ifname . ifname . ipv4_addr . ipv4_addr . inet_proto",
                  "iifname . oifname . ip saddr . ip daddr . meta l4proto"),
@@ -158,10 +154,7 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
     that the kernel sends for them from the cable's address. Nobody in a sandbox sent either.
     """
     out = "{ " + ", ".join(f'"{device}"' for device in devices) + " }"
-    late = [
-        f'iifname "{run.world}" oifname {out} {which} drop'
-        for which in ("ct direction reply", *SANDBOXES)
-    ]
+    late = f'iifname "{run.world}" oifname {out} ct direction reply drop'
     resets = [
         f"oifname {out} {match} drop"
         for match in (f"ip saddr {HOST_SIDE}", f"ip6 saddr {HOST_SIDE_V6}")
@@ -183,7 +176,7 @@ def _guard_rules(run: Run, devices: list[str]) -> str:
                 for name, (kinds, _) in ESCAPEES.items()
             ),
             "chain forward { type filter hook forward priority -300; policy accept;",
-            *([*late, *leave] if devices else []),
+            *([late, *leave] if devices else []),
             "}",
             "chain output { type filter hook output priority -300; policy accept;",
             *(resets if devices else []),
