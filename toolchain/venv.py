@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from abox.errors import HostError
@@ -56,18 +57,23 @@ def install(checkout: Checkout, step: Step, *, dev: bool) -> None:
 
 
 def _remove_broken(checkout: Checkout) -> None:
-    """Remove an environment whose interpreter is gone or of another version, and its stamps."""
-    if checkout.venv.exists() and not _works(checkout.python):
+    """Remove an environment whose interpreter is gone or another than this one, and its stamps."""
+    if checkout.venv.exists() and not is_ours(checkout.venv):
         shutil.rmtree(checkout.venv)
     if not checkout.venv.exists():
         for stamp in checkout.stamps.glob("venv-*"):
             stamp.unlink()
 
 
-def _works(python: Path) -> bool:
-    """Whether an environment's interpreter is of the running version, checked without a start."""
+def is_ours(venv: Path) -> bool:
+    """Whether an environment was made from the running interpreter, checked without a start."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return python.exists() and (python.parent.parent / "lib" / version).is_dir()
+    try:
+        lines = (venv / "pyvenv.cfg").read_text().splitlines()
+    except OSError:
+        return False
+    home = f"home = {sysconfig.get_config_var('BINDIR')}"
+    return home in lines and (venv / "bin/python").exists() and (venv / "lib" / version).is_dir()
 
 
 def _make(checkout: Checkout, step: Step) -> None:

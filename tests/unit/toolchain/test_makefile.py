@@ -61,7 +61,8 @@ def test_machine_without_python_is_told_what_to_install() -> None:
     """Without Python no step can run, so make itself says the three lines."""
     make = shutil.which("make")
     assert make
-    done = host.run([make, "-s", "env"], cwd=ROOT, env={"PATH": "/nonexistent"}, check=False)
+    nowhere = {"PATH": "/nonexistent", "SYSTEM_PYTHON": "/nonexistent/python3"}
+    done = host.run([make, "-s", "env"], cwd=ROOT, env=nowhere, check=False)
     assert done.code == 2
     words = [line.partition(":")[0] for line in done.stderr.splitlines()]
     assert words[-2:] == ["why", "do"]
