@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from pulumi import CustomResource, Input, Output, ResourceOptions
 
@@ -200,9 +200,11 @@ class GatewayPolicy(CustomResource):
         super().__init__("abox:index:GatewayPolicy", name, props, opts)
 
 
-class LogFolder(CustomResource):
-    """The host's folder of the sandbox's verdict log; it outlives the pod's containers."""
+class SandboxFolder(CustomResource):
+    """A folder of the sandbox on the host."""
 
+    kind: ClassVar[str]
+    """Name of the provider's resource."""
     path: Output[str]
     """Where it is; known in preview."""
     findings: Output[list[str]]
@@ -213,23 +215,19 @@ class LogFolder(CustomResource):
     ) -> None:
         """Make the folder for ``sandbox``."""
         props = {"sandbox": sandbox, **_unset("path findings")}
-        super().__init__("abox:index:LogFolder", name, props, opts)
+        super().__init__(f"abox:index:{self.kind}", name, props, opts)
 
 
-class MonitorFolder(CustomResource):
-    """The host's folder in which a VM's monitor port finds its reader, while there is one."""
+class LogFolder(SandboxFolder):
+    """The folder of the sandbox's verdict log; it outlives the pod's containers."""
 
-    path: Output[str]
-    """Where it is; known in preview."""
-    findings: Output[list[str]]
-    """What is wrong with it; empty when all is well."""
+    kind = "LogFolder"
 
-    def __init__(
-        self, name: str, *, sandbox: Input[str], opts: ResourceOptions | None = None
-    ) -> None:
-        """Make the folder for ``sandbox``."""
-        props = {"sandbox": sandbox, **_unset("path findings")}
-        super().__init__("abox:index:MonitorFolder", name, props, opts)
+
+class MonitorFolder(SandboxFolder):
+    """The folder in which a VM's monitor port finds its reader, while there is one."""
+
+    kind = "MonitorFolder"
 
 
 class ContainerGeneration(CustomResource):

@@ -79,7 +79,7 @@ class Plan:
             digests=dict(record["digests"]),
         )
 
-    @property
+    @cached_property
     def origins(self) -> Origins:
         """What the ways to origins depend on beside the policy."""
         text = "".join(self.trusted_cas)
