@@ -76,6 +76,11 @@ class Machine:
         """Whether it has a process, running or paused."""
         return virsh("domstate", self.uuid).strip() not in OFF
 
+    def taps(self) -> list[str]:
+        """Names of its interfaces on the host; none if it is off."""
+        rows = [line.split() for line in virsh("domiflist", self.uuid).splitlines()]
+        return [row[0] for row in rows if row and row[0] != "-"]
+
     def disks(self) -> list[Disk]:
         """What its guest can write."""
         sources = writable_disks(virsh("dumpxml", self.uuid, "--inactive"))

@@ -1,4 +1,4 @@
-"""`abox tap`: packets of a sandbox's bridges, and the TLS keys to read them."""
+"""`abox tap`: packets of a sandbox's agent or of its origins, and the TLS keys to read them."""
 
 import os
 import re
@@ -19,8 +19,10 @@ from abox.errors import HostError, SettingsError
 from abox.host_state import key_log, state_dir
 from abox.naming import Role, bridge_name, egress_bridge_name
 from cli import host
+from cli.agent_port import port_of_container, port_of_machine
 from cli.checkout import current_checkout
-from cli.containers import check_known, list_containers, running_of_role
+from cli.containers import Container, check_known, list_containers, running_of_role
+from cli.guests import guest_of
 from cli.output import note, say, say_line
 from cli.parameters import Stack
 
@@ -34,12 +36,12 @@ _KEY_LINE = re.compile(rb"[A-Z0-9_]{1,64} [0-9a-f]{64} [0-9a-f]{1,128}\n")
 
 
 class Leg(StrEnum):
-    """Which bridge is watched."""
+    """Where packets are seen."""
 
     AGENT = "agent"
-    """Between agent and gateway."""
+    """At the agent's own port, in front of the packet filter: what it refuses is seen too."""
     EGRESS = "egress"
-    """Between gateway and origins."""
+    """At the bridge between gateway and origins."""
 
 
 def tap(
@@ -50,7 +52,7 @@ def tap(
         typer.Option("--output", "-o", help="Write a pcap file instead of a line a packet."),
     ] = None,
     leg: Annotated[
-        Leg, typer.Option(help="The bridge: the agent's side of the gateway, or the origins'.")
+        Leg, typer.Option(help="All that the agent sends and gets, or the gateway and origins.")
     ] = Leg.AGENT,
     seconds: Annotated[
         float | None, typer.Option(help="End after so many seconds.", min=0.1)
@@ -60,7 +62,7 @@ def tap(
         bool, typer.Option("--keys/--no-keys", help="Also keep the TLS keys of both legs.")
     ] = True,
 ) -> None:
-    """Show or keep the packets of a sandbox's bridge until Ctrl-C.
+    """Show or keep the packets of a sandbox until Ctrl-C, those that are refused among them.
 
     TLS keys of connections that begin meanwhile, both towards the agent and towards origins, go to
     logs/keys.log of the instance directory: with them tshark and Wireshark show what is inside.
@@ -69,18 +71,25 @@ def tap(
     containers = list_containers()
     check_known(current_checkout(), stack, containers)
     proxy = running_of_role(containers, stack, Role.PROXY)
-    bridge = bridge_name(stack) if leg is Leg.AGENT else egress_bridge_name(stack)
+    interface = _agents(stack, containers) if leg is Leg.AGENT else egress_bridge_name(stack)
     key_file = key_log(Path(state_dir(os.environ)), stack)
     with ExitStack() as opened:
         target = opened.enter_context(_open_new(output)) if output else None
         if keys:
             opened.enter_context(_keys_kept(proxy.id, key_file))
-        note(f"watching {bridge}; Ctrl-C ends it")
-        capture = Capture(bridge, max_bytes=max_mb * 1_000_000, seconds=seconds)
+        note(f"watching {interface}; Ctrl-C ends it")
+        capture = Capture(interface, max_bytes=max_mb * 1_000_000, seconds=seconds)
         said = capture.run(target.write if target else _Lines().write, raw=target is not None)
     note(said)
     if output and keys:
         say(f"tshark -r {output} -o tls.keylog_file:{key_file} -Y 'http or http2'")
+
+
+def _agents(stack: str, containers: Sequence[Container]) -> str:
+    """The interface that the agent's packets pass first, before the packet filter judges them."""
+    if guest_of(current_checkout(), stack) is None:
+        return port_of_container(stack, containers, bridge_name(stack))
+    return port_of_machine(stack, bridge_name(stack))
 
 
 @contextmanager
@@ -190,7 +199,7 @@ class _Lines:
 class Capture:
     """One run of tcpdump."""
 
-    bridge: str
+    interface: str
     max_bytes: int
     seconds: float | None
 
@@ -201,7 +210,7 @@ class Capture:
             write: takes the pieces.
             raw: as a pcap file; otherwise as text, a line a packet.
         Returns: what tcpdump counted, in one line.
-        Raises: HostError if tcpdump is missing or can't watch the bridge.
+        Raises: HostError if tcpdump is missing, can't watch the interface, or lost it.
         """
         with host.piped(self._arguments(raw=raw)) as process:
             _, stdout, stderr = host.pipes(process)
@@ -211,17 +220,26 @@ class Capture:
             _drain(stdout, write)
             said = stderr.read().decode(errors="replace").splitlines()
             if process.wait() != 0:
-                raise HostError(
-                    what=f"tcpdump could not watch {self.bridge}",
-                    why=said[-1] if said else "it ended without a word",
-                    remedy="run it as root, and see with `abox ls` that the sandbox is up",
-                )
+                raise self._ended(said[-1] if said else "it ended without a word")
         return ", ".join(line for line in said if "packets" in line)
+
+    def _ended(self, said: str) -> HostError:
+        if "disappeared" in said:
+            return HostError(
+                what=f"{self.interface} is gone",
+                why="the agent was stopped, started again or replaced; what came before is kept",
+                remedy="run `abox tap` again once it is up",
+            )
+        return HostError(
+            what=f"tcpdump could not watch {self.interface}",
+            why=said,
+            remedy="run it as root, and see with `abox ls` that the sandbox is up",
+        )
 
     def _arguments(self, *, raw: bool) -> Sequence[str]:
         # The file is written here: packaged profiles confine what tcpdump itself may write.
         form = ["-w", "-"] if raw else ["-l"]
-        return ["tcpdump", "-i", self.bridge, "-n", "-U", *form]
+        return ["tcpdump", "-i", self.interface, "-n", "-U", *form]
 
     def _copy(self, stdout: BinaryIO, write: Callable[[bytes], object]) -> None:
         deadline = None if self.seconds is None else time.monotonic() + self.seconds

@@ -14,7 +14,8 @@ from abox.pod import ENVOY_FLUSH_MS
 from abox.render.paths import KEY_LOG_FILE
 from tests import host
 from tests.cases.sandbox import Sandbox
-from tests.e2e.conftest import ALLOWED, Abox
+from tests.e2e.conftest import ALLOWED, EVIL, Abox
+from tests.stacks import Project
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +42,7 @@ def tapped(abox: Abox, log: Path, *words: str) -> Iterator[host.Process[bytes]]:
 
 
 def _listening(log: Path, process: host.Process[bytes]) -> bool:
-    """Whether tcpdump has opened the bridge; a tap that ended says why."""
+    """Whether tcpdump has opened the interface; a tap that ended says why."""
     assert process.poll() is None, log.read_text()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return any(
@@ -119,13 +120,48 @@ def test_tap_2_keys_are_kept_only_while_they_are_wanted(
     assert keys.read_bytes() == kept
 
 
-def test_tap_shows_a_line_a_packet_without_a_file(abox: Abox, sandbox_up: Sandbox, tmp_path: Path):
-    """Without a file each packet is a line."""
+def test_tap_3_what_the_packet_filter_refuses_is_seen(
+    abox: Abox, sandbox_up: Sandbox, tmp_path: Path
+):
+    """TAP-3: the agent's own port shows each packet, attempts past the proxy among them."""
     with tapped(abox, tmp_path / "log", "--no-keys") as process:
         assert curl(sandbox_up, f"http://{ALLOWED}/") == "200"
+        assert curl(sandbox_up, "--noproxy", "*", f"http://{EVIL}/") == "000"
         assert process.stdout is not None
         shown = process.stdout.read().decode()
-    assert f".{8080}: Flags [S]" in shown
+    assert f".{sandbox_up.proxy_port}: Flags [S]" in shown
+    assert f"{EVIL}.80: Flags [S]" in shown
+    answers = [line for line in shown.splitlines() if f" {EVIL}.80 > " in line]
+    assert all("Flags [R" in line for line in answers), "more than a refusal came back"
+    assert "Flags [P" in shown, "requests of the proxy aren't among them"
+
+
+def test_tap_says_that_the_agent_is_gone_and_keeps_what_came_before(
+    abox: Abox, sandbox_up: Sandbox, project: Project, tmp_path: Path
+):
+    """An agent that ends meanwhile takes its port along: three lines, and a whole capture."""
+    log, capture = tmp_path / "log", tmp_path / "a.pcap"
+    with tapped(abox, log, "--no-keys", "-o", str(capture)) as process:
+        assert curl(sandbox_up, f"http://{ALLOWED}/before") == "200"
+        host.run(["docker", "stop", "--time", "0", sandbox_up.facts.agent_container])
+        assert process.wait(20) == 2
+    assert len(log.read_text().splitlines()[1:]) == 3, log.read_text()
+    without = abox("tap", abox.name, "--seconds", "1")
+    assert without.code == 2
+    assert "does not run" in without.stderr
+    project.pulumi("up", "--yes", "--skip-preview", "--stack", sandbox_up.name)
+    read = [
+        "tshark",
+        "-r",
+        str(capture),
+        "-Y",
+        "http.request",
+        "-T",
+        "fields",
+        "-e",
+        "http.request.uri",
+    ]
+    assert "/before" in host.run(read).stdout
 
 
 def test_tap_overwrites_nothing(abox: Abox, tmp_path: Path):

@@ -18,7 +18,7 @@ from tests.attack.arena import Arena
 from tests.attack.watching import Members, Watcher, device_of
 from tests.cases.sandbox import Sandbox
 from tests.e2e import registries
-from tests.e2e.conftest import ALLOWED, ORIGIN
+from tests.e2e.conftest import ALLOWED, EVIL, ORIGIN, Abox
 from tests.e2e.conftest import SETTINGS as CONTAINER_SETTINGS
 from tests.e2e.test_vm import BOOT_S, virsh
 from tests.stacks import Project
@@ -90,6 +90,24 @@ def test_vm_12_the_same_policy_has_the_same_hash_in_a_vm_and_in_a_container(own_
     """VM-12: `backend` is no part of it, and neither is anything else of the machine's."""
     hashes = {box.facts.outputs["policy_hash"] for box in (own_vm, standing)}
     assert hashes == {standing.parse(CONTAINER_SETTINGS).policy.hash}
+
+
+def test_tap_4_the_tap_of_a_vm_shows_what_its_filter_refuses(own_vm, project, tmp_path):
+    """TAP-4: `abox tap` finds a VM's port, and shows what its nwfilter drops."""
+    log = tmp_path / "log"
+    tapping = Abox(project, own_vm).start("tap", own_vm.name, "--seconds", "15", log=log)
+    try:
+        host.wait_until(lambda: "watching" in log.read_text(), timeout_s=30, describe=log.read_text)
+        host.run(["sleep", "2"])  # tcpdump opens it a moment later
+        own_vm.exec(["curl", "-sS", "-m", "5", f"http://{ALLOWED}/"])
+        own_vm.exec(["curl", "-sS", "-m", "2", "--noproxy", "*", f"http://{EVIL}/"])
+        assert tapping.stdout is not None
+        shown = tapping.stdout.read().decode()
+    finally:
+        host.end(tapping)
+    assert f".{own_vm.proxy_port}: Flags [S]" in shown
+    assert f"{EVIL}.80: Flags [S]" in shown
+    assert f"{EVIL}.80 > " not in shown
 
 
 @pytest.mark.timeout(600)
