@@ -121,7 +121,7 @@ class Gates:
             return
         part = part_of(in_authority(host))
         for cover in covers:
-            for length in range(PART_BITS + 1):
+            for length in self._lengths.get(cover, ()):
                 yield from self._by_part[cover, part[:length]]
 
     @cached_property
@@ -129,6 +129,14 @@ class Gates:
         found: dict[str, list[Scope]] = defaultdict(list)
         for scope in self.since:
             found[scope.host].append(scope)
+        return found
+
+    @cached_property
+    def _lengths(self) -> Mapping[str, set[int]]:
+        """How long the parts of a host's scopes are."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for scope in self.since:
+            found[scope.host].add(len(scope.part))
         return found
 
     @cached_property

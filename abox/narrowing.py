@@ -91,7 +91,10 @@ class _Comparison:
         self, host: str, covers: Sequence[str], ports: Collection[int]
     ) -> tuple[int | None, ...]:
         """Ports at which the host lost something."""
-        rules = _rules_at(self._old, host, covers), _rules_at(self.new, host, covers)
+        old = _rules_at(self._old, host, covers)
+        if not old.terms and not old.everything:  # there was nothing to lose
+            return ()
+        rules = old, _rules_at(self.new, host, covers)
         if rules not in self._known:  # most hosts of a long list have the same
             self._known[rules] = tuple(self._narrower_ports(*rules, ports))
         return self._known[rules]

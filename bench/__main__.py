@@ -17,6 +17,7 @@ from bench import bare, load, peers
 from bench.data_plane import (
     DNS_SUBJECTS,
     HTTP_SUBJECTS,
+    RELOAD_SUBJECTS,
     measure_dns,
     measure_http,
     measure_reload,
@@ -42,32 +43,28 @@ def main() -> int:
     parser.add_argument("--cold", action="store_true", help="also with empty page caches")
     parser.add_argument("--only", choices=PARTS, help="one part; the figures of the others stay")
     options = parser.parse_args()
-    document = read_results()
     wanted = (options.only,) if options.only else PARTS
     if "sandbox" in wanted:
         figures = measure_sandbox(options.rounds, cold=options.cold)
-        document.update(to_document(figures, options.rounds))
+        keep(to_document(figures, options.rounds))
         sys.stdout.write(render_table(figures) + "\n")
     if "vm" in wanted:
         figures = measure_machine(options.rounds)
-        document["vm"] = to_document(figures, options.rounds)
+        keep({"vm": to_document(figures, options.rounds)})
         sys.stdout.write(render_table(figures) + "\n")
     if "data-plane" in wanted:
-        http, dns, reload = measure_data_plane(options.rounds, options.seconds)
-        document["data_plane"] = {
-            "machine": machine(),
-            "rounds": options.rounds,
-            "rows": [row.to_document() for row in (*http, *dns, *reload)],
-        }
-        sys.stdout.write(render_rows(http, HTTP_SUBJECTS) + "\n")
-        sys.stdout.write(render_rows([*dns, *reload], DNS_SUBJECTS))
-    RESULTS.write_text(json.dumps(document, indent=2) + "\n")
+        measure_data_plane(options.rounds, options.seconds)
     return 0
 
 
 def read_results() -> dict[str, Any]:
     """What an earlier run found; empty if there was none."""
     return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Write what was found over what an earlier run found; the rest of that stays."""
+    RESULTS.write_text(json.dumps(read_results() | found, indent=2) + "\n")
 
 
 def measure_sandbox(rounds: int, *, cold: bool) -> list[Figure]:
@@ -137,17 +134,24 @@ def _seconds(
     )
 
 
-def measure_data_plane(rounds: int, seconds: float) -> tuple[list[Row], list[Row], list[Row]]:
-    """Requests, names and reloads beside the peers."""
+def measure_data_plane(rounds: int, seconds: float) -> None:
+    """Requests, names and reloads beside the peers; each is written as soon as it is there."""
     say("load generator and peers")
     load.build()
     peers.install()
+    rows: list[Row] = []
     with lab() as place:
-        return (
-            measure_http(place, rounds, seconds, say),
-            measure_dns(place, rounds, seconds, say),
-            measure_reload(place, rounds, say),
+        parts: tuple[tuple[tuple[str, ...], Callable[[], list[Row]]], ...] = (
+            (HTTP_SUBJECTS, lambda: measure_http(place, rounds, seconds, say)),
+            (DNS_SUBJECTS, lambda: measure_dns(place, rounds, seconds, say)),
+            (RELOAD_SUBJECTS, lambda: measure_reload(place, rounds, say)),
         )
+        for subjects, measure_rows in parts:
+            found = measure_rows()
+            rows += found
+            documents = [row.to_document() for row in rows]
+            keep({"data_plane": {"machine": machine(), "rounds": rounds, "rows": documents}})
+            sys.stdout.write(render_rows(found, subjects) + "\n")
 
 
 def machine() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tests import host
 DIRECT = "direct"
 HTTP_SUBJECTS = (ABOX, DIRECT, "Squid", "tinyproxy", "mitmproxy")
 DNS_SUBJECTS = (ABOX, "Unbound", "dnsmasq")
+RELOAD_SUBJECTS = (ABOX, "Unbound")
 CONNECTIONS = 32
 BULK_BYTES = 200_000_000
 HELD = 1000
@@ -289,10 +290,10 @@ def measure_reload(lab: Lab, rounds: int, say: Callable[[str], None]) -> list[Ro
     for size in SIZES:
         say(f"reload with {size} names")
         row = Row(id=f"reload-{size}", what=f"{size:,} names live", unit="s", more_is_better=False)
-        names = [f"n{number}.reload.test" for number in range(size - 1)]
-        for _ in range(rounds):
-            row.add(ABOX, _timed(partial(lab.apply, [NAME, *names])))
-        row.add("Unbound", _unbound_reload(lab, [NAME, *names]))
+        for number in range(rounds):
+            names = [NAME, *(f"n{count}.reload{number}.test" for count in range(size - 1))]
+            row.add(ABOX, _timed(partial(lab.apply, names)))
+            row.add("Unbound", _unbound_reload(lab, names))
         rows.append(row)
     lab.apply([NAME])
     return rows

@@ -30,6 +30,9 @@ VM_SETTINGS: dict[str, Any] = {
     key: value for key, value in SETTINGS.items() if key not in ("backend", "agent")
 } | {"backend": "vm", "vm": {"cpus": 2, "memory_mb": 1024, "disk_gb": 5}}
 
+AS_USERS = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Modules are compiled once, as on a user's machine."""
+
 SSH_S = 300
 """Seconds that a booting machine is waited for."""
 
@@ -132,6 +135,7 @@ def empty_stack() -> Iterator[Stack]:
     with tempfile.TemporaryDirectory(prefix="abxb-empty-") as folder:
         Path(folder, "__main__.py").write_text("import pulumi\n")
         with Project(program=Path(folder)) as project:
+            project.extra.update(AS_USERS)
             stack = Stack(project, f"{NAME}-empty")
             try:
                 stack.configure({})
@@ -148,6 +152,7 @@ Kind = TypeVar("Kind", bound=Sandbox)
 def stack_of(kind: type[Kind]) -> Iterator[Kind]:
     """The stack, not yet up; taken away at the end, whatever happens."""
     with Project() as project:
+        project.extra.update(AS_USERS)
         stack = Stack(project, NAME)
         try:
             yield kind(stack)

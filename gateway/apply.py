@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
+from abox.allowlist import Policy
 from abox.errors import AboxError
 from abox.gates import Gates
 from abox.render.envoy_gate import render_gate
@@ -26,7 +27,7 @@ from abox.render.paths import (
     TRUST_DIR,
     unbound_file,
 )
-from abox.render.unbound import ZONE, UnboundRole, render_server
+from abox.render.unbound import ZONE, UnboundRole, render_server, render_zone
 from gateway.applied import Applied, begin_change, read_applied, read_plan, write_applied
 from gateway.files import read_file, write_file
 from gateway.host import run
@@ -102,8 +103,9 @@ class Change:
 
     opened: Gates
     closed: Gates
-    undone: Gates
-    """In the end, if the plan is refused."""
+    old: Policy | None
+    new: Policy | None
+    number: int
 
     @classmethod
     def plan(cls, applied: Applied | None, plan: Plan, *, number: int) -> Change:
@@ -118,7 +120,11 @@ class Change:
         old = applied.plan.policy if applied else None
         closed = gates.after(old, plan.policy, number)
         opened = gates.opened(closed)
-        return cls(opened=opened, closed=closed, undone=opened.after(plan.policy, old, number + 1))
+        return cls(opened=opened, closed=closed, old=old, new=plan.policy, number=number)
+
+    def undone(self) -> Gates:
+        """The gates in the end, if the plan is refused."""
+        return self.opened.after(self.new, self.old, self.number + 1)
 
 
 def write_first(plan: Plan) -> None:
@@ -186,7 +192,7 @@ def _check_resolvers(files: dict[str, str], gateway: IPv4Address) -> None:
         static = Path(f"/tmp/{role.value}.conf")  # noqa: S108
         zone = Path(f"/tmp/{role.value}.zone")  # noqa: S108
         write_file(dynamic, files[name])
-        write_file(zone, files[RPZ_FILE])
+        write_file(zone, render_zone(None))  # the names are ours; a long list has no room here
         server = render_server(role, gateway)
         # The checker doesn't know the Python module; what it checks is the dynamic part.
         for real, checked in ((name, str(dynamic)), (RPZ_FILE, str(zone)), (" python ", " ")):
@@ -282,9 +288,10 @@ def _rejections() -> int:
 def _restore(before: dict[str, bytes | None], applied: Applied | None, change: Change) -> None:
     """Put the files before back and load them; what fails here is in the next status."""
     _put({path: data for path, data in before.items() if data is not None})
-    _put({GATE_FILE: render_gate(change.undone)})
+    gates = change.undone()
+    _put({GATE_FILE: render_gate(gates)})
     if applied:
-        write_applied(replace(applied, gates=change.undone))
+        write_applied(replace(applied, gates=gates))
     for control in RESOLVERS.values():
         try:
             control.command("reload")

@@ -27,7 +27,7 @@ from abox.render.paths import (
     VALUES_DIR,
     unbound_socket,
 )
-from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole, render_zone
+from abox.render.unbound import NO_UPSTREAM, ZONE, UnboundRole
 from abox.secrets import SecretValue
 from gateway.dns_probe import NXDOMAIN, ask
 from gateway.envoy_admin import EnvoyAdmin
@@ -161,10 +161,9 @@ def _canonical(value: Any) -> Any:
 
 def _resolver_findings(plan: Plan, role: UnboundRole, control: UnboundControl) -> Iterator[Finding]:
     where = f"dns ({role.value})"
-    zone = render_zone(plan.policy)
-    if control.zone_serial(ZONE) != serial_of(zone):
+    if control.zone_serial(ZONE) != serial_of(plan.zone):
         yield Finding(where, "another version of the names is live")
-    if read_file(Path(RPZ_FILE)) != zone.encode():
+    if read_file(Path(RPZ_FILE)) != plan.zone.encode():
         yield Finding(where, "the file of the names was changed")
     for listing, wanted in _listings(plan).items():
         found = [line for line in control.lines(listing) if not line.startswith(_ROOT_HINTS)]
@@ -174,8 +173,7 @@ def _resolver_findings(plan: Plan, role: UnboundRole, control: UnboundControl) -
 
 def serial_of(zone: str) -> int:
     """Serial number of a rendered zone."""
-    line = next(line for line in zone.splitlines() if " SOA " in line)
-    return int(line.split()[4])
+    return int(zone.partition(" SOA ")[2].split(maxsplit=3)[2])
 
 
 _ROOT_HINTS = ". IN stub prime "

@@ -57,7 +57,12 @@ class Plan:
     @cached_property
     def routes(self) -> Mapping[Side, str]:
         """What each of Envoy's route files holds; seconds of work for a list of 100,000 names."""
-        return {side: render_routes(self.policy, side, self.origins) for side in Side}
+        return render_routes(self.policy, self.origins)
+
+    @cached_property
+    def zone(self) -> str:
+        """The resolvers' policy zone."""
+        return render_zone(self.policy)
 
     def to_record(self) -> dict[str, Any]:
         """What control remembers of the plan: all but keys and values."""
@@ -71,9 +76,9 @@ class Plan:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
         """The plan that ``to_record`` wrote, without certificate, key and values."""
-        document = record["policy"]
+        policy = record["policy"]
         return cls(
-            policy=Policy.from_document(document) if document is not None else None,
+            policy=Policy.from_document(policy) if policy is not None else None,
             upstream_dns=tuple(record["upstream_dns"]),
             trusted_cas=tuple(record["trusted_cas"]),
             digests=dict(record["digests"]),
@@ -107,7 +112,7 @@ class Plan:
         }
         return {
             NAMES_FILE: table.to_json(),
-            RPZ_FILE: render_zone(self.policy),
+            RPZ_FILE: self.zone,
             **resolvers,
             CLUSTERS_FILE: render_clusters(self.clusters()),
             **{ROUTES_FILES[side.value]: text for side, text in self.routes.items()},
@@ -137,7 +142,7 @@ def parse_plan(text: str) -> Plan:
     _check_keys("the document", document, KEYS)
     network = document["network"]
     _check_keys("network", network, NETWORK_KEYS)
-    policy = Policy.from_document(document["policy"])
+    policy = Policy.from_document(document.pop("policy"))  # a long one takes much memory
     authority = document["ca"]
     _check_keys("ca", authority, frozenset({"certificate", "key"}))
     certificate, key = str(authority["certificate"]), str(authority["key"])

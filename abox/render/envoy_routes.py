@@ -105,27 +105,35 @@ class Side(StrEnum):
     """Tunnels that aren't intercepted, at their last step."""
 
 
-def render_routes(policy: Policy | None, side: Side, origins: Origins = USUAL_ORIGINS) -> str:
-    """The route configuration as a discovery response in JSON, one line.
+def render_routes(policy: Policy | None, origins: Origins = USUAL_ORIGINS) -> Mapping[Side, str]:
+    """The route configurations as discovery responses in JSON, each one line.
 
     Args:
         policy: None before the first policy: everything but the health name is denied.
-        side: the listener that it is for.
         origins: what requests depend on beside the policy.
-    Returns: text whose ``version_info`` is the SHA-256 of the configuration.
+    Returns: for each listener, text whose ``version_info`` is the SHA-256 of the configuration.
     """
-    config = route_configuration(policy, side, origins)
-    return discovery_response([any_of("config.route.v3.RouteConfiguration", **config)], config)
+    groups = _grouped(policy) if policy else {}
+    rendered = {}
+    for side in Side:
+        config = _configuration(policy, side, origins, groups)
+        resource = any_of("config.route.v3.RouteConfiguration", **config)
+        rendered[side] = discovery_response([resource], config)
+    return rendered
 
 
 def route_configuration(
     policy: Policy | None, side: Side, origins: Origins = USUAL_ORIGINS
 ) -> Json:
     """The route configuration of one side."""
+    return _configuration(policy, side, origins, _grouped(policy) if policy else {})
+
+
+def _configuration(policy: Policy | None, side: Side, origins: Origins, groups: _Groups) -> Json:
     cidrs = policy.allow_private_cidrs if policy else ()
     return {
         "name": side.value,
-        "virtual_hosts": list(_virtual_hosts(policy, side, origins)),
+        "virtual_hosts": list(_virtual_hosts(policy, side, origins, groups)),
         "request_headers_to_remove": [*PRIVATE_HEADERS, *_ADDED_BY_ENVOY],
         "typed_per_filter_config": {RBAC_FILTER: _dial_rule(cidrs)},
         "ignore_port_in_host_matching": True,
@@ -136,15 +144,17 @@ _ADDED_BY_ENVOY = ("x-forwarded-proto", "x-envoy-external-address")
 """Fields that Envoy adds by itself; the second holds the agent's address."""
 
 
-def _virtual_hosts(policy: Policy | None, side: Side, origins: Origins) -> Iterator[Json]:
+def _virtual_hosts(
+    policy: Policy | None, side: Side, origins: Origins, groups: _Groups
+) -> Iterator[Json]:
     yield _virtual_host("health", [HEALTH_NAME], _health_routes(side))
     names = [host for suffix in RESERVED_SUFFIXES for host in (suffix, f"*.{suffix}")]
     yield _virtual_host("reserved", names, _deny_all(Reason.RESERVED_NAME))
     if policy is None:
         yield _virtual_host("rest", ["*"], _deny_all(Reason.NO_POLICY))
         return
-    for routes, hosts in _grouped(policy, side, origins):
-        yield _virtual_host(hosts[0], hosts, routes)
+    for shape, hosts in groups.items():
+        yield _virtual_host(hosts[0], hosts, list(_routes_of(policy, shape, side, origins)))
     yield _virtual_host("rest", ["*"], list(_rest_routes(policy, side, origins)))
 
 
@@ -160,15 +170,15 @@ class _Shape:
     is_address: bool
 
 
-def _grouped(
-    policy: Policy, side: Side, origins: Origins
-) -> Iterator[tuple[list[Json], list[str]]]:
-    """Routes and the hosts that share them, so that a long plain list stays one virtual host."""
+_Groups = Mapping[_Shape, list[str]]
+
+
+def _grouped(policy: Policy) -> _Groups:
+    """Hosts by what their routes depend on, so that a long plain list stays one virtual host."""
     groups: dict[_Shape, list[str]] = {}
     for host in sorted({*(entry.host for entry in policy.entries), *policy.deny}):
         groups.setdefault(_shape_of(policy, host), []).append(in_authority(host))
-    for shape, hosts in groups.items():
-        yield list(_routes_of(policy, shape, side, origins)), hosts
+    return groups
 
 
 def _shape_of(policy: Policy, host: str) -> _Shape:

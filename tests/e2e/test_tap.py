@@ -143,6 +143,7 @@ def test_tap_says_that_the_agent_is_gone_and_keeps_what_came_before(
     log, capture = tmp_path / "log", tmp_path / "a.pcap"
     with tapped(abox, log, "--no-keys", "-o", str(capture)) as process:
         assert curl(sandbox_up, f"http://{ALLOWED}/before") == "200"
+        host.run(["sleep", "2"])  # what the kernel has gathered for tcpdump would go with the port
         host.run(["docker", "stop", "--time", "0", sandbox_up.facts.agent_container])
         assert process.wait(20) == 2
     assert len(log.read_text().splitlines()[1:]) == 3, log.read_text()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests import host
-from tests.integration.gateway.conftest import Gateway
+from tests.integration.gateway.conftest import ALLOW, NAMES, Gateway
 
 pytestmark = pytest.mark.integration
 
@@ -299,6 +299,28 @@ def test_live_5_a_killed_container_comes_back_with_the_policy(gateway: Gateway, 
     assert gateway.get("http://evil.test/")["status"] == 403
     assert gateway.resolve("evil.test")["rcode"] == "NXDOMAIN"
     wait_for(lambda: gateway.pod.status()["findings"] == [])
+
+
+@pytest.mark.timeout(240)
+def test_live_15_a_list_of_100_000_names_goes_live_within_the_pods_memory(gateway: Gateway):
+    """LIVE-15: it is judged name by name, one of it is taken away, and nothing of the pod dies."""
+    gateway.world.dns.set({**NAMES, "*.long.test": ["198.51.100.10"]})
+    before = started(gateway)
+    names = [f"n{number}.long.test" for number in range(100_000)]
+    for listed in (names, names[:-1]):
+        gateway.apply([*ALLOW, *listed])
+        for name in ("allowed.test", names[0], names[-1], "n100000.long.test"):
+            allowed = name in (*ALLOW, *listed)
+            assert gateway.get(f"http://{name}/")["status"] == (200 if allowed else 403)
+            assert gateway.resolve(name)["rcode"] == ("NOERROR" if allowed else "NXDOMAIN")
+    assert gateway.pod.status()["findings"] == []
+    assert started(gateway) == before
+
+
+def started(gateway: Gateway) -> str:
+    """When each container of the pod started, and how often the engine had to start it again."""
+    form = "{{.State.StartedAt}} {{.RestartCount}} {{.State.OOMKilled}}"
+    return host.run(["docker", "inspect", "-f", form, *gateway.pod.containers.values()]).stdout
 
 
 def test_secret_1_only_control_holds_the_authority_and_the_admin_sockets(gateway: Gateway):

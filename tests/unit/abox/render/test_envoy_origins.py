@@ -34,8 +34,8 @@ def test_routes_lead_to_the_clusters_inside_tls_alone():
     names = {cluster["name"] for cluster in origin_clusters(POLICY, ORIGINS)}
     assert len(names) == 2  # requests, and handshakes of WebSockets
     for side in (Side.OUTER, Side.DIAL):
-        assert not any(name in render_routes(POLICY, side, ORIGINS) for name in names)
-    assert all(name in render_routes(POLICY, Side.INNER, ORIGINS) for name in names)
+        assert not any(name in render_routes(POLICY, ORIGINS)[side] for name in names)
+    assert all(name in render_routes(POLICY, ORIGINS)[Side.INNER] for name in names)
 
 
 def test_all_spellings_go_before_the_secret_comes_and_nothing_comes_after():
@@ -70,7 +70,7 @@ def test_another_value_is_another_cluster_and_another_route():
     other = Origins(digests={**DIGESTS, "k": "3" * 64})
     for render in (
         lambda origins: render_clusters(origin_clusters(POLICY, origins)),
-        lambda origins: render_routes(POLICY, Side.INNER, origins),
+        lambda origins: render_routes(POLICY, origins)[Side.INNER],
     ):
         assert render(ORIGINS) == render(again) != render(other)
 
@@ -87,7 +87,7 @@ def test_other_authorities_are_other_clusters_for_every_route_inside_tls():
     for policy in (plain, passive):
         names = [cluster["name"] for cluster in origin_clusters(policy, trusting)]
         assert names == [f"origin_tls{trusting.suffix()}", f"origin_tls_http1{trusting.suffix()}"]
-        inner = render_routes(policy, Side.INNER, trusting)
+        inner = render_routes(policy, trusting)[Side.INNER]
         assert all(f'"cluster":"{name}"' in inner for name in names)
         assert '"cluster":"origin_tls"' not in inner
     assert authorities_file("a" * 16) in json.dumps(origin_clusters(plain, trusting))
