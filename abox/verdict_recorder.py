@@ -34,7 +34,7 @@ from abox.verdict_sources import (
     total,
 )
 
-CLOSE_PER_S = 3_000
+CLOSE_PER_S = 1_000
 """Groups of denials of one filter that are looked at in a second; the rest is only counted."""
 
 Stream = tuple[Source, Outcome]

@@ -110,12 +110,20 @@ def measure_http(lab: Lab, rounds: int, seconds: float, say: Callable[[str], Non
     for number in range(rounds):
         say(f"HTTP, round {number + 1} of {rounds}")
         for name, ways in _ways(lab):
-            _ask_all(asked, name, ways, seconds)
+            _ask_all(asked, name, ways, seconds, _enter(lab, name))
         _tunnels(lab, tunnel, seconds)
     say(f"{HELD} open connections")
     _hold(lab, held)
     rows = [question.row for question in asked]
     return [*rows[:5], tunnel, *rows[5:], held]
+
+
+def _enter(lab: Lab, subject: str) -> tuple[str, ...]:
+    """The way into the namespace that the generator asks a subject from.
+
+    Origins are reached from the pod's alone: on the host their addresses are somebody else's.
+    """
+    return ("nsenter", f"--net=/proc/{lab.place.pid}/ns/net", "--") if subject == DIRECT else ()
 
 
 def _ways(lab: Lab) -> Iterator[tuple[str, dict[bool, tuple[str, ...]]]]:
@@ -153,7 +161,11 @@ def _ways(lab: Lab) -> Iterator[tuple[str, dict[bool, tuple[str, ...]]]]:
 
 
 def _ask_all(
-    asked: Sequence[Question], name: str, ways: dict[bool, tuple[str, ...]], seconds: float
+    asked: Sequence[Question],
+    name: str,
+    ways: dict[bool, tuple[str, ...]],
+    seconds: float,
+    enter: Sequence[str],
 ) -> None:
     """Every question that a subject takes part in."""
     for question in asked:
@@ -164,7 +176,7 @@ def _ask_all(
         try:
             found = load.run(
                 *ways[question.tls], *target, *question.options,
-                seconds=seconds, connections=question.connections,
+                seconds=seconds, connections=question.connections, enter=enter,
             )  # fmt: skip
             question.row.add(name, question.value(found))
         except (load.LoadError, host.CommandError, host.TimeLimitError) as error:
@@ -185,16 +197,20 @@ def _tunnels(lab: Lab, row: Row, seconds: float) -> None:
         )
     finally:
         lab.apply([NAME])
-    _one(row, DIRECT, ("--via", "direct", "--dial", f"{ORIGIN}:443", *target), seconds)
+    straight = ("--via", "direct", "--dial", f"{ORIGIN}:443", *target)
+    _one(row, DIRECT, straight, seconds, _enter(lab, DIRECT))
     for peer in (peers.squid(lab.place), peers.tinyproxy(lab.place)):
         with peers.running(peer, lab.place, lab.log(peer.name)):
             dial = ("--via", "connect", "--dial", f"{gateway}:{peer.port}", *target)
             _one(row, peer.name, dial, seconds)
 
 
-def _one(row: Row, subject: str, options: Sequence[str], seconds: float) -> None:
+def _one(
+    row: Row, subject: str, options: Sequence[str], seconds: float, enter: Sequence[str] = ()
+) -> None:
     try:
-        row.add(subject, _rate(load.run(*options, seconds=seconds, connections=CONNECTIONS)))
+        found = load.run(*options, seconds=seconds, connections=CONNECTIONS, enter=enter)
+        row.add(subject, _rate(found))
     except load.LoadError as error:
         row.failures[subject] = str(error)
 

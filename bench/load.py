@@ -49,18 +49,25 @@ def build() -> None:
     host.run(command, cwd=SOURCES, timeout_s=BUILD_S)
 
 
-def run(*options: str, seconds: float, connections: int, allow_failures: float = 0.01) -> Load:
+def run(
+    *options: str,
+    seconds: float,
+    connections: int,
+    allow_failures: float = 0.01,
+    enter: Sequence[str] = (),
+) -> Load:
     """Put load on and count.
 
     Args:
         options: of the generator, which say what is asked and by which way.
+        enter: command that leads into the namespace that it runs in; empty: this one.
         seconds: how long.
         connections: at once.
         allow_failures: share of requests that may fail.
     Raises: LoadError if more failed, or nothing succeeded.
     """
     bounds = ["--seconds", str(seconds), "--connections", str(connections)]
-    done = host.run([str(BINARY), *options, *bounds], timeout_s=seconds + 120)
+    done = host.run([*enter, str(BINARY), *options, *bounds], timeout_s=seconds + 120)
     load = parse(done.stdout)
     if not load.requests or load.failures > allow_failures * (load.requests + load.failures):
         raise LoadError(f"{load.failures} of {load.requests + load.failures}: {load.failure}")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 32 * 1024
 """Read at once: bounds the memory that a flood takes here."""
 FULL_BYTES = 64 * 1024
 """Less free space than this, and lines may have been lost."""

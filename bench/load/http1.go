@@ -17,6 +17,8 @@ type http1 struct {
 	reader     *bufio.Reader
 	head       []byte
 	upload     int64
+	// last says that the peer closes after this answer.
+	last bool
 }
 
 func newHTTP1(connection net.Conn, target Target) *http1 {
@@ -33,7 +35,7 @@ func newHTTP1(connection net.Conn, target Target) *http1 {
 		method, length = "POST", fmt.Sprintf("Content-Length: %d\r\n", target.Upload)
 	}
 	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", method, place, authority, length)
-	return &http1{connection, newReader(connection), []byte(head), target.Upload}
+	return &http1{connection: connection, reader: newReader(connection), head: []byte(head), upload: target.Upload}
 }
 
 func (one *http1) ask() (int, int64, error) {
@@ -60,7 +62,8 @@ func (one *http1) answer() (int, int64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	length, chunked := int64(0), false
+	length, chunked := int64(-1), false
+	one.last = bytes.HasPrefix(line, []byte("HTTP/1.0"))
 	for {
 		line, err := one.reader.ReadSlice('\n')
 		if err != nil {
@@ -79,6 +82,8 @@ func (one *http1) answer() (int, int64, error) {
 			}
 		case bytes.EqualFold(name, []byte("transfer-encoding")):
 			chunked = true
+		case bytes.EqualFold(name, []byte("connection")):
+			one.last = bytes.EqualFold(value, []byte("close"))
 		}
 	}
 	if chunked {
@@ -88,9 +93,15 @@ func (one *http1) answer() (int, int64, error) {
 		}
 		return status, length, err
 	}
-	_, err = io.CopyN(io.Discard, one.reader, length)
-	return status, length, err
+	if length < 0 && one.last { // the body ends with the connection
+		length, err = io.Copy(io.Discard, one.reader)
+		return status, length, err
+	}
+	_, err = io.CopyN(io.Discard, one.reader, max(length, 0))
+	return status, max(length, 0), err
 }
+
+func (one *http1) ended() bool { return one.last }
 
 func (one *http1) close() { one.connection.Close() }
 

@@ -141,4 +141,6 @@ func (one *http2Client) reply(err error) error {
 	return one.writer.Flush()
 }
 
+func (one *http2Client) ended() bool { return false }
+
 func (one *http2Client) close() { one.connection.Close() }

@@ -32,6 +32,8 @@ type Result struct {
 type client interface {
 	// ask sends one request; the status and the bytes of the body, which is read to its end.
 	ask() (status int, body int64, err error)
+	// ended tells whether the peer closes after the last answer.
+	ended() bool
 	close()
 }
 
@@ -85,7 +87,7 @@ func (worker *worker) work(plan Plan, open func() (client, error), end time.Time
 		default:
 			worker.times = append(worker.times, time.Since(begin))
 		}
-		if err != nil || plan.NewEach {
+		if err != nil || plan.NewEach || current.ended() {
 			current.close()
 			current = nil
 		}
