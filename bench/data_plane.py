@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import load, peers
+from bench.bare import image_ids
 from bench.lab import DENIED, NAME, ORIGIN, Lab
 from bench.memory import process_memory_mb, proportional_memory_mb
 from bench.rows import ABOX, Row
 from tests import host
 
 DIRECT = "direct"
-HTTP_SUBJECTS = (ABOX, DIRECT, "Squid", "tinyproxy", "mitmproxy")
+HTTP_SUBJECTS = (ABOX, DIRECT, "Envoy", "Squid", "tinyproxy", "mitmproxy")
 DNS_SUBJECTS = (ABOX, "Unbound", "dnsmasq")
 RELOAD_SUBJECTS = (ABOX, "Unbound")
 CONNECTIONS = 32
@@ -67,7 +68,7 @@ def questions() -> list[Question]:
         Question(
             Row(id="blocked", what="denied with 403", unit="requests/s"),
             ("--path", "/small", "--expect", "403"), _rate,
-            subjects=(ABOX, "Squid", "tinyproxy", "mitmproxy")),
+            subjects=(ABOX, "Envoy", "Squid", "tinyproxy", "mitmproxy")),
         Question(
             Row(id="tls-h1", what="intercepted, kept alive, HTTP/1.1", unit="requests/s",
                 goal_ratio=10.0, goal_beside=("mitmproxy",)), http1, _rate, tls=True,
@@ -143,7 +144,9 @@ def _ways(lab: Lab) -> Iterator[tuple[str, dict[bool, tuple[str, ...]]]]:
             True: ("--via", "direct", "--dial", f"{ORIGIN}:443", "--tls", str(lab.origin_ca)),
         },
     )
+    peers.copy_envoy(image_ids()["gateway"])
     for plain, secure in (
+        (peers.envoy(lab.place), None),
         (peers.squid(lab.place), peers.squid_bump(lab.place)),
         (peers.tinyproxy(lab.place), None),
         (peers.mitmproxy(lab.place), peers.mitmproxy(lab.place)),

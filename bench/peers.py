@@ -7,11 +7,14 @@ run inside the measured pod's network namespace, on other ports: the packets tak
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from abox.pod import ENVOY_CONCURRENCY
 from images.debian import unpack
 from images.progress import Progress
 from tests import host
@@ -24,6 +27,7 @@ REQUIREMENTS = host.ROOT / "requirements" / "bench.txt"
 FILES = "bench"
 """Folder below the peers' root that holds the files of a run."""
 INSTALL_S = 900
+ALLOWED = "allowed.test"
 
 
 def install() -> None:
@@ -152,6 +156,91 @@ LogLevel Critical
         command=("tinyproxy", "-d", "-c", f"/{FILES}/tinyproxy.conf"),
         files={"tinyproxy.conf": text, "tinyproxy.filter": "^allowed\\.test$\n"},
     )
+
+
+def envoy(place: Place) -> Peer:
+    """The gateway's own Envoy as a plain forward proxy: a list of names, and nothing else."""
+    return Peer(
+        name="Envoy",
+        port=3132,
+        command=(
+            f"/{FILES}/envoy", "--config-path", f"/{FILES}/envoy.json", "--log-level", "error",
+            "--concurrency", str(ENVOY_CONCURRENCY), "--base-id", "7",
+        ),
+        files={"envoy.json": json.dumps(_envoy_bootstrap(place))},
+    )  # fmt: skip
+
+
+def copy_envoy(image: str) -> None:
+    """Have the binary of an image in the peers' root.
+
+    Args:
+        image: id of the gateway's image.
+    """
+    stamp, binary = FOLDER / "envoy-of", ROOT / FILES / "envoy"
+    if binary.exists() and stamp.exists() and stamp.read_text() == image:
+        return
+    binary.parent.mkdir(exist_ok=True)
+    container = host.run(["docker", "create", image]).stdout.strip()
+    try:
+        inside = f"{container}:/usr/local/bin/envoy"
+        host.run(["docker", "cp", "--follow-link", inside, str(binary)], timeout_s=120)
+    finally:
+        host.run(["docker", "rm", container])
+    stamp.write_text(image)
+
+
+def _envoy_bootstrap(place: Place) -> dict[str, Any]:
+    def typed(name: str, kind: str, **fields: object) -> dict[str, Any]:
+        config = {"@type": f"type.googleapis.com/envoy.{kind}", **fields}
+        return {"name": name, "typed_config": config}
+
+    resolver = typed(
+        "envoy.network.dns_resolver.cares",
+        "extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+        resolvers=[{"socket_address": {"address": "127.0.0.1", "port_value": 53}}],
+    )
+    cache = {
+        "name": "names", "dns_lookup_family": "V4_ONLY", "typed_dns_resolver_config": resolver
+    }  # fmt: skip
+    forward = "extensions.filters.http.dynamic_forward_proxy.v3.FilterConfig"
+    hosts = [
+        {
+            "name": "allowed", "domains": [ALLOWED],
+            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}],
+        },
+        {
+            "name": "rest", "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 403}}],
+        },
+    ]  # fmt: skip
+    manager = typed(
+        "envoy.filters.network.http_connection_manager",
+        "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix="plain",
+        codec_type="HTTP1",
+        route_config={"name": "routes", "virtual_hosts": hosts},
+        http_filters=[
+            typed("envoy.filters.http.dynamic_forward_proxy", forward, dns_cache_config=cache),
+            typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router"),
+        ],
+    )
+    address = {"socket_address": {"address": place.gateway, "port_value": 3132}}
+    cluster = typed(
+        "envoy.clusters.dynamic_forward_proxy",
+        "extensions.clusters.dynamic_forward_proxy.v3.ClusterConfig",
+        dns_cache_config=cache,
+    )
+    return {
+        "static_resources": {
+            "listeners": [
+                {"name": "proxy", "address": address, "filter_chains": [{"filters": [manager]}]}
+            ],
+            "clusters": [
+                {"name": "origin", "lb_policy": "CLUSTER_PROVIDED", "cluster_type": cluster}
+            ],
+        }
+    }
 
 
 def mitmproxy(place: Place) -> Peer:

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -66,6 +68,7 @@ func (plan Plan) Run() (Result, error) {
 
 func (worker *worker) work(plan Plan, open func() (client, error), end time.Time) {
 	var current client
+	answers := 0 // on the current connection
 	for time.Now().Before(end) {
 		begin := time.Now()
 		if current == nil {
@@ -75,9 +78,16 @@ func (worker *worker) work(plan Plan, open func() (client, error), end time.Time
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}
-			current = opened
+			current, answers = opened, 0
 		}
 		status, body, err := current.ask()
+		if err != nil && answers > 0 && plan.Target.Upload == 0 && closed(err) {
+			// The peer closed after its last answer without saying so: clients ask again.
+			current.close()
+			current = nil
+			continue
+		}
+		answers++
 		worker.bytes += body + plan.Target.Upload
 		switch {
 		case err != nil:
@@ -95,6 +105,10 @@ func (worker *worker) work(plan Plan, open func() (client, error), end time.Time
 	if current != nil {
 		current.close()
 	}
+}
+
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (worker *worker) fail(why string) {
