@@ -1,4 +1,4 @@
-"""`make bench`: measure, write bench/results.json, print the table of the README."""
+"""`make bench`: measure, write bench/results.json and the tables of the README."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from bench import bare, load, peers
-from bench.data_plane import (
-    DNS_SUBJECTS,
-    HTTP_SUBJECTS,
-    RELOAD_SUBJECTS,
-    measure_dns,
-    measure_http,
-    measure_reload,
-)
+from bench.data_plane import measure_dns, measure_http, measure_reload
 from bench.figures import Figure, render_table
 from bench.lab import lab
 from bench.memory import container_memory_mb, proportional_memory_mb
+from bench.readme import (
+    DNS_SUBJECTS,
+    HTTP_SUBJECTS,
+    RELOAD_SUBJECTS,
+    replace_figures,
+)
 from bench.rows import Row, render_rows
 from bench.sandbox import PROBE, Machine, Sandbox, empty_stack, stack_of
 from tests import host
 
 RESULTS = host.ROOT / "bench" / "results.json"
+README = host.ROOT / "README.md"
 PARTS = ("sandbox", "vm", "data-plane")
 POD = ("pause", "dns", "proxy", "control")
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -54,6 +54,7 @@ def main() -> int:
         sys.stdout.write(render_table(figures) + "\n")
     if "data-plane" in wanted:
         measure_data_plane(options.rounds, options.seconds)
+    README.write_text(replace_figures(README.read_text(), read_results()))
     return 0
 
 

@@ -13,13 +13,10 @@ from bench import load, peers
 from bench.bare import image_ids
 from bench.lab import DENIED, NAME, ORIGIN, Lab
 from bench.memory import process_memory_mb, proportional_memory_mb
+from bench.readme import DIRECT, HTTP_SUBJECTS
 from bench.rows import ABOX, Row
 from tests import host
 
-DIRECT = "direct"
-HTTP_SUBJECTS = (ABOX, DIRECT, "Envoy", "Squid", "tinyproxy", "mitmproxy")
-DNS_SUBJECTS = (ABOX, "Unbound", "dnsmasq")
-RELOAD_SUBJECTS = (ABOX, "Unbound")
 CONNECTIONS = 32
 BULK_BYTES = 200_000_000
 HELD = 1000

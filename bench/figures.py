@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,12 @@ class Figure:
             "limit": self.limit,
             "met": self.met,
         }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Figure:
+        """The figure that ``to_document`` wrote."""
+        names = ("id", "what", "unit", "values", "beside", "beside_values", "limit")
+        return cls(**{name: document[name] for name in names})
 
 
 def render_table(figures: Sequence[Figure]) -> str:

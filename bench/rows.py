@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,12 +65,19 @@ class Row:
             "id": self.id,
             "what": self.what,
             "unit": self.unit,
+            "more_is_better": self.more_is_better,
             "values": {name: [round(v, 2) for v in found] for name, found in self.values.items()},
             "median": {name: round(statistics.median(v), 2) for name, v in self.values.items()},
             "failures": self.failures,
             "goal": None if self.goal_value is None else round(self.goal_value, 2),
             "met": self.met,
         }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Row:
+        """The row that ``to_document`` wrote, its target as a value."""
+        names = ("id", "what", "unit", "more_is_better", "values", "failures", "goal")
+        return cls(**{name: document[name] for name in names})
 
 
 def render_rows(rows: Sequence[Row], subjects: Sequence[str]) -> str:
