@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ipaddress
+import select
 import socket
 import struct
 import threading
@@ -118,6 +119,7 @@ class Capture:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         if interface:
             self._socket.bind((interface, ETH_P_ALL))
+        self._socket.setblocking(False)
         self._packets: list[Packet] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._read, name="capture", daemon=True).start()
@@ -125,23 +127,33 @@ class Capture:
     def _read(self) -> None:
         while True:
             try:
-                frame, (interface, _, kind, _, _) = self._socket.recvfrom(256)
-            except OSError:
-                return  # closed
-            packet = parse_frame(frame, interface, outgoing=kind == socket.PACKET_OUTGOING)
-            if packet is not None:
+                select.select([self._socket], [], [])
                 with self._lock:
-                    if len(self._packets) < MOST_PACKETS:
-                        self._packets.append(packet)
+                    self._take()
+            except (OSError, ValueError):
+                return  # closed
+
+    def _take(self) -> None:
+        """Keep all that waits in the socket."""
+        while True:
+            try:
+                frame, (interface, _, kind, _, _) = self._socket.recvfrom(256)
+            except BlockingIOError:
+                return
+            packet = parse_frame(frame, interface, outgoing=kind == socket.PACKET_OUTGOING)
+            if packet is not None and len(self._packets) < MOST_PACKETS:
+                self._packets.append(packet)
 
     def packets(self) -> list[Packet]:
-        """All packets since the last `clear`, in their order."""
+        """All packets since the last `clear` that had come when this was asked, in their order."""
         with self._lock:
+            self._take()
             return list(self._packets)
 
     def clear(self) -> None:
         """Forget what was seen."""
         with self._lock:
+            self._take()
             self._packets.clear()
 
     def close(self) -> None:
