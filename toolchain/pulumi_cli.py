@@ -42,6 +42,10 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 
+from toolchain.plugins import protocol
+
+protocol.take_alone()
+
 from toolchain.language_host import EXEC_SCRIPT, main
 
 main(sys.argv[1:], Path(__file__).resolve().with_name(EXEC_SCRIPT))
