@@ -280,7 +280,10 @@ def _to_host_chain(spec: TableSpec) -> str:
             *_neighbour_rules(spec),
             _rule("meta nfproto != ipv4", "drop", "no IPv6, neighbour discovery included"),
             "ct state invalid drop",
-            _rule("ct state established,related", "accept", "answers to the host"),
+            # What the sandbox itself began is never an answer, whatever was remembered of it.
+            _rule(
+                "ct state established,related ct direction reply", "accept", "answers to the host"
+            ),
             _rule(f"ip saddr != {own}", "drop", "only their own addresses"),
             "goto refuse",
         ),

@@ -110,7 +110,7 @@ table inet abox-dev {
 	chain to_host {
 		meta nfproto != ipv4 drop comment "no IPv6, neighbour discovery included"
 		ct state invalid drop
-		ct state established,related accept comment "answers to the host"
+		ct state established,related ct direction reply accept comment "answers to the host"
 		ip saddr != { 10.10.3.2, 10.10.3.10, 10.11.3.2 } drop comment "only their own addresses"
 		goto refuse
 	}
