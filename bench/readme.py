@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.figures import Figure, render_table
-from bench.rows import Row, render_rows
+from bench.rows import ABOX, Row, render_rows
 
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
 DIRECT = "direct"
-HTTP_SUBJECTS = ("abox", DIRECT, "Envoy", "Squid", "tinyproxy", "mitmproxy")
-DNS_SUBJECTS = ("abox", "Unbound", "dnsmasq")
-RELOAD_SUBJECTS = ("abox", "Unbound")
+HTTP_SUBJECTS = (ABOX, DIRECT, "Envoy", "Squid", "tinyproxy", "mitmproxy")
+DNS_SUBJECTS = (ABOX, "Unbound", "dnsmasq")
+RELOAD_SUBJECTS = (ABOX, "Unbound")
 
 
 def replace_figures(readme: str, results: Mapping[str, Any]) -> str:

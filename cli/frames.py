@@ -22,7 +22,8 @@ def _mac(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
 
 
-def _sum(data: bytes) -> int:
+def checksum(data: bytes) -> int:
+    """The checksum of the Internet (RFC 1071) of an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -38,7 +39,7 @@ def ipv4(source: str, to: str, protocol: int, body: bytes, fragment: int = 0) ->
     """An IPv4 packet; `fragment` is the field of flags and offset."""
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 7, fragment, 64, protocol, 0)
     head += socket.inet_aton(source) + socket.inet_aton(to)
-    return head[:10] + struct.pack("!H", _sum(head)) + head[12:] + body
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
 
 
 def udp(source_port: int, port: int, body: bytes) -> bytes:
@@ -51,7 +52,7 @@ def tcp(source: str, to: str, ports: tuple[int, int], flags: int, body: bytes = 
     head = struct.pack("!HHIIBBHHH", *ports, 1, 1, 0x50, flags, 1024, 0, 0)
     pseudo = socket.inet_aton(source) + socket.inet_aton(to) + struct.pack("!HH", 6, 20 + len(body))
     whole = pseudo + head + body + b"\0" * (len(body) % 2)
-    return head[:16] + struct.pack("!H", _sum(whole)) + head[18:] + body
+    return head[:16] + struct.pack("!H", checksum(whole)) + head[18:] + body
 
 
 def arp(operation: int, mac: str, address: str, to: str) -> bytes:
@@ -155,5 +156,5 @@ ATTACKS: Mapping[str, Frame] = {
 def mark_of(name: str) -> bytes:
     """A frame's mark, which no other frame holds."""
     return name.encode()[: MARK - 2].rjust(MARK - 1, b"#") + bytes(
-        [_sum(name.encode().ljust(64)) & 255]
+        [checksum(name.encode().ljust(64)) & 255]
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.frames import ethernet, ipv4, udp
+from cli.frames import checksum, ethernet, ipv4, udp
 from tests import host
 from tests.integration.render.firewall_lab import SPEC, Lab, laboratory
 from tests.integration.render.frames import PROGRAM
@@ -60,9 +60,9 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
-def counted(lab: Lab, role: str) -> int:
-    """Packets of the counter in a namespace."""
-    listed = lab.inside(role, "nft", "-j", "list", "counters", "table", "inet", "counted").stdout
+def counted(lab: Lab, role: str, table: str = "counted") -> int:
+    """Packets of a table's counter in a namespace."""
+    listed = lab.inside(role, "nft", "-j", "list", "counters", "table", "inet", table).stdout
     entries = json.loads(listed)["nftables"]
     return sum(entry["counter"]["packets"] for entry in entries if "counter" in entry)
 
@@ -98,10 +98,7 @@ def test_a_forged_question_of_the_host_opens_no_way_for_the_answer(lab: Lab) -> 
 def unreachable(source: str, to: str, about: bytes) -> bytes:
     """An ICMP error (RFC 792) about a packet."""
     body = struct.pack("!HHI", 3 << 8 | 1, 0, 0) + about
-    total = sum(struct.unpack(f"!{len(body) // 2}H", body))
-    total = (total & 0xFFFF) + (total >> 16)
-    checked = body[:2] + struct.pack("!H", ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF) + body[4:]
-    return ipv4(source, to, 1, checked)
+    return ipv4(source, to, 1, body[:2] + struct.pack("!H", checksum(body)) + body[4:])
 
 
 def test_what_the_agent_began_itself_makes_no_answer_of_its_errors(lab: Lab) -> None:
@@ -113,19 +110,14 @@ def test_what_the_agent_began_itself_makes_no_answer_of_its_errors(lab: Lab) -> 
     errors = TO_HOST.replace("meta l4proto udp", "meta l4proto icmp").replace("counted", "errors")
     lab.inside("host", "nft", "-f", "-", text=errors)
 
-    def came() -> int:
-        listed = lab.inside("host", "nft", "-j", "list", "counters", "table", "inet", "errors")
-        entries = json.loads(listed.stdout)["nftables"]
-        return sum(entry["counter"]["packets"] for entry in entries if "counter" in entry)
-
     for _ in range(3):
         lab.inside("agent", *PROGRAM, "send", "eth0", begun.hex(), error.hex())
-    assert came() == 0
+    assert counted(lab, "host", "errors") == 0
     lab.inside("host", sys.executable, "-c", ASK.replace("5300", "4000", 1), HOST, AGENT)
     asked = ipv4(HOST, AGENT, 17, udp(4000, 4000, b"x "))
     answer = ethernet(own, to_host, 0x0800, unreachable(AGENT, HOST, asked))
     lab.inside("agent", *PROGRAM, "send", "eth0", answer.hex())
-    assert came() > 0  # control: an error about what the host did send
+    assert counted(lab, "host", "errors") > 0  # control: an error about what the host did send
 
 
 def test_a_packet_that_dies_on_the_way_is_not_reported_to_a_stranger(lab: Lab) -> None:
