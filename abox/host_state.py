@@ -12,6 +12,8 @@ AnyPath = TypeVar("AnyPath", bound=PurePath)
 
 STATE_DIR = "/var/lib/abox"
 """Leases, records and logs of this host's sandboxes."""
+POOLS = "/var/lib/libvirt/images/abox"
+"""Holds one folder of disks for each VM; QEMU's user may enter it."""
 STATE_VARIABLE = "ABOX_STATE_DIR"
 """Variable that names another folder."""
 
@@ -23,6 +25,14 @@ def state_dir(environment: Mapping[str, str]) -> PurePosixPath:
         environment: variables of the process that asks.
     """
     return PurePosixPath(environment.get(STATE_VARIABLE) or STATE_DIR)
+
+
+def disk_folder(sandbox: str) -> str:
+    """Folder of a VM's disks.
+
+    Raises: SettingsError if that isn't a sandbox's name.
+    """
+    return f"{POOLS}/{check_name(sandbox)}"
 
 
 def instance_dir(state: AnyPath, sandbox: str) -> AnyPath:

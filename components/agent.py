@@ -10,11 +10,12 @@ import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.agent_environment import RESERVED, TRUST_DIR, agent_environment
-from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.naming import Role
 from abox.pod import AGENT_HOME, AGENT_ID, AGENT_WORKSPACE
 from abox.settings import AgentSettings
 from components.container import HardenedContainer, HardenedContainerArgs
 from components.host import ExpectedMount, ExpectedNetwork
+from components.volumes import make_volume
 
 TMPFS = {
     "/tmp": "rw,nosuid,nodev,exec,size=1g,mode=1777",  # noqa: S108  # a mount point
@@ -48,6 +49,8 @@ class AgentArgs:
     """The forward proxy."""
     trust_volume: Input[str]
     """Volume with the public roots and the sandbox's authority."""
+    cleanup: Resource
+    """Stands before each volume, and until it has gone."""
     after: Sequence[Resource]
     """All that confines the agent: it stands before the agent runs, and until it has gone."""
 
@@ -66,14 +69,13 @@ class Agent(ComponentResource):
             variable: _pick(args.proxy_url, variable) for variable in sorted(RESERVED)
         }
         env.update({"HOME": AGENT_HOME, **settings.env})
-        home = self._volume(name, "home", args.sandbox)
-        workspace = settings.workspace or self._volume(name, "workspace", args.sandbox)
-        after = list(args.after)
+        volumes = {AGENT_HOME: self._volume(name, "home", args)}
+        if not settings.workspace:
+            volumes[AGENT_WORKSPACE] = self._volume(name, "workspace", args)
+        sources: dict[str, Input[str]] = {at: volume.name for at, volume in volumes.items()}
+        after = [*args.after, *volumes.values()]
         if settings.image:
-            volumes = {AGENT_HOME: home}
-            if not settings.workspace:
-                volumes[AGENT_WORKSPACE] = Output.from_input(workspace)
-            after.append(_seed(f"{name}-seed", args.seed_image, volumes, self))
+            after.append(_seed(f"{name}-seed", args.seed_image, sources, self))
         container = HardenedContainer(
             name,
             HardenedContainerArgs(
@@ -88,8 +90,11 @@ class Agent(ComponentResource):
                 working_dir="/" if settings.image else AGENT_WORKSPACE,
                 env=env,
                 mounts=[
-                    ExpectedMount(source=home, target=AGENT_HOME),
-                    ExpectedMount(source=workspace, target=AGENT_WORKSPACE),
+                    ExpectedMount(source=sources[AGENT_HOME], target=AGENT_HOME),
+                    ExpectedMount(
+                        source=sources.get(AGENT_WORKSPACE, settings.workspace),
+                        target=AGENT_WORKSPACE,
+                    ),
                     ExpectedMount(source=args.trust_volume, target=TRUST_DIR, read_only=True),
                     *(
                         ExpectedMount(
@@ -113,16 +118,13 @@ class Agent(ComponentResource):
         self.container_name: Output[str] = container.container_name
         self.register_outputs({"container_name": self.container_name})
 
-    def _volume(self, name: str, purpose: str, sandbox: str) -> Output[str]:
-        volume = docker.Volume(
+    def _volume(self, name: str, purpose: str, args: AgentArgs) -> docker.Volume:
+        return make_volume(
             f"{name}-{purpose}",
-            labels=[
-                docker.VolumeLabelArgs(label=LABEL_ROLE, value=purpose),
-                docker.VolumeLabelArgs(label=LABEL_SANDBOX, value=sandbox),
-            ],
-            opts=ResourceOptions(parent=self),
+            sandbox=args.sandbox,
+            purpose=purpose,
+            opts=ResourceOptions(parent=self, depends_on=[args.cleanup]),
         )
-        return volume.name
 
 
 def _seed(

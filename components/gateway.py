@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
-from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.naming import Role
 from abox.pod import (
     LOG_FOLDER,
     VOLUMES,
@@ -20,6 +19,7 @@ from abox.pod import (
 from components.container import HardenedContainer
 from components.host import ExpectedNetwork, LogFolder
 from components.pod import pod_container
+from components.volumes import make_volume
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,8 @@ class GatewayArgs:
     """TCP port of the forward proxy."""
     log_folder: str
     """Path on the host of the verdict log."""
+    cleanup: Resource
+    """Stands before each volume and folder, and until it has gone."""
     after: Sequence[Resource] = ()
     """What must stand before the pod connects to the bridges."""
 
@@ -58,19 +60,18 @@ class Gateway(ComponentResource):
     def __init__(self, name: str, args: GatewayArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("abox:gateway:Gateway", name, {}, opts)
         child = ResourceOptions(parent=self)
-        self.volumes: dict[str, Output[str]] = {
-            volume: docker.Volume(
+        kept = ResourceOptions(parent=self, depends_on=[args.cleanup])
+        self.volumes = {
+            volume: make_volume(
                 f"{name}-{volume}",
-                labels=[
-                    docker.VolumeLabelArgs(label=LABEL_ROLE, value=volume),
-                    docker.VolumeLabelArgs(label=LABEL_SANDBOX, value=args.sandbox),
-                ],
-                driver_opts=options or None,
-                opts=child,
-            ).name
+                sandbox=args.sandbox,
+                purpose=volume,
+                driver_opts=options,
+                opts=kept,
+            )
             for volume, options in VOLUMES.items()
         }
-        logs = LogFolder(f"{name}-logs", sandbox=args.sandbox, opts=child)
+        logs = LogFolder(f"{name}-logs", sandbox=args.sandbox, opts=kept)
 
         def container(
             describe: Callable[[str], PodContainer],
@@ -89,7 +90,8 @@ class Gateway(ComponentResource):
                 sandbox=args.sandbox,
                 image=args.image,
                 gateway=args.gateway,
-                volumes={**self.volumes, LOG_FOLDER: args.log_folder},
+                volumes=self.volumes,
+                folders={LOG_FOLDER: args.log_folder},
                 joined=joined,
                 networks=() if joined else legs,
                 after=[*args.after, logs],

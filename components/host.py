@@ -89,6 +89,28 @@ class SubnetLease(CustomResource):
         super().__init__("abox:index:SubnetLease", name, props, opts)
 
 
+class Cleanup(CustomResource):
+    """Takes away what killed runs of the sandbox left: first what is in the way, last all else.
+
+    It stands before all that the sandbox has on the host but its lease.
+    """
+
+    strays: Output[list[str]]
+    """Pools of libvirt that are in the way of the stack's own; empty when all is well."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        machine: Input[bool],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Stand before all of ``sandbox``; ``machine`` says whether its agent is a VM."""
+        props = {"sandbox": sandbox, "machine": machine, **_unset("strays")}
+        super().__init__("abox:index:Cleanup", name, props, opts)
+
+
 class FirewallTable(CustomResource):
     """One nftables table of family inet, replaced atomically."""
 
@@ -425,6 +447,25 @@ class NwFilter(CustomResource):
         """Define ``xml``, the whole filter, under the name ``filter``."""
         props = {"filter": filter, "xml": xml, **_unset("findings")}
         super().__init__("abox:index:NwFilter", name, props, opts)
+
+
+class PoolCleanup(CustomResource):
+    """Remembers a VM's pool, and takes away the volumes in it that killed runs left.
+
+    It stands between the pool and its volumes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sandbox: Input[str],
+        pool: Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        """Stand before every volume in ``pool`` (a name) of ``sandbox``."""
+        props = {"sandbox": sandbox, "pool": pool}
+        super().__init__("abox:index:PoolCleanup", name, props, opts)
 
 
 class SshKey(CustomResource):

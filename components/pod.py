@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address
 
+import pulumi_docker as docker
 from pulumi import Input, Output, Resource
 
 from abox.pod import PodContainer
@@ -21,7 +22,8 @@ def pod_container(
     sandbox: str,
     image: str,
     gateway: Input[str],
-    volumes: Mapping[str, Input[str]],
+    volumes: Mapping[str, docker.Volume],
+    folders: Mapping[str, str] | None = None,
     joined: Input[str] | None = None,
     networks: Sequence[ExpectedNetwork] = (),
     after: Sequence[Resource] = (),
@@ -34,12 +36,16 @@ def pod_container(
         sandbox: name of the sandbox.
         image: id of the gateway image.
         gateway: address of the pod on the host-only bridge; unknown in a first preview.
-        volumes: the pod's volumes by their names in the description.
+        volumes: the pod's volumes by their names in the description. They stand before it, and
+            until it has gone.
+        folders: paths on the host by such names.
         joined: id of the container whose namespace is shared; None for the owner of the namespace.
         networks: networks of the owner, with its addresses.
         after: what must stand before the container runs.
     """
     shape = describe(_ANY_ADDRESS)
+    sources: dict[str, Input[str]] = {name: volume.name for name, volume in volumes.items()}
+    sources.update(folders or {})
     described = Output.from_input(gateway).apply(lambda address: dict(describe(address).env))
     return HardenedContainerArgs(
         sandbox=sandbox,
@@ -51,13 +57,13 @@ def pod_container(
         env={name: _pick(described, name) for name in shape.env},
         mounts=[
             ExpectedMount(
-                source=volumes[mount.volume], target=mount.target, read_only=mount.read_only
+                source=sources[mount.volume], target=mount.target, read_only=mount.read_only
             )
             for mount in shape.mounts
         ],
         tmpfs=shape.tmpfs,
         networks=networks,
-        after=after,
+        after=[*after, *volumes.values()],
         joined=joined,
         sysctls=shape.sysctls,
         memory_mb=shape.memory_mb,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.allowlist import Policy
@@ -31,7 +32,7 @@ class ProxyArgs:
     """Owner of the pod's network namespace."""
     control_id: Input[str]
     """The pod's control program, which takes the policy."""
-    volumes: Mapping[str, Input[str]]
+    volumes: Mapping[str, docker.Volume]
     """The pod's volumes."""
     gateway: Input[str]
     """Address of the pod on the host-only bridge."""

@@ -17,7 +17,7 @@ from abox.settings import Settings
 from components.agent import Agent, AgentArgs, agent_image
 from components.firewall import Firewall, FirewallArgs
 from components.gateway import Gateway, GatewayArgs
-from components.host import Preflight, SubnetLease
+from components.host import Cleanup, Preflight, SubnetLease
 from components.network import Network, NetworkArgs
 from components.proxy import Proxy, ProxyArgs
 from components.readiness import Readiness
@@ -71,6 +71,12 @@ class Sandbox(ComponentResource):
             subnet=settings.subnet,
             opts=ResourceOptions(parent=self, depends_on=[preflight]),
         )
+        cleanup = Cleanup(
+            f"{name}-cleanup",
+            sandbox=name,
+            machine=machine is not None,
+            opts=ResourceOptions(parent=self, depends_on=[lease]),
+        )
         firewall = Firewall(
             f"{name}-firewall",
             FirewallArgs(
@@ -78,7 +84,7 @@ class Sandbox(ComponentResource):
                 policy=policy,
                 proxy_port=settings.proxy_port,
                 upstream_dns=args.upstream_dns,
-                after=[lease],
+                after=[cleanup],
             ),
             child,
         )
@@ -110,6 +116,7 @@ class Sandbox(ComponentResource):
                 egress_gateway_v6=lease.egress_gateway_v6 if ipv6 else None,
                 proxy_port=settings.proxy_port,
                 log_folder=str(verdict_log(args.state_dir, name)),
+                cleanup=cleanup,
                 after=network.postures,
             ),
             child,
@@ -152,7 +159,8 @@ class Sandbox(ComponentResource):
                     address=lease.agent,
                     gateway=lease.gateway,
                     proxy_url=proxy.url,
-                    trust_volume=gateway.volumes["trust"],
+                    trust_volume=gateway.volumes["trust"].name,
+                    cleanup=cleanup,
                     after=[*confines, gateway, proxy, ready],
                 ),
                 child,
@@ -172,6 +180,7 @@ class Sandbox(ComponentResource):
                     ca_certificate=proxy.ca_certificate,
                     trusted_cas=settings.trusted_cas,
                     monitor=str(monitor),
+                    cleanup=cleanup,
                     before_domain=confines,
                     before_ready=[ready],
                 ),

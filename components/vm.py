@@ -12,6 +12,7 @@ import pulumi_command as command
 import pulumi_libvirt as libvirt
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
+from abox.host_state import POOLS, disk_folder
 from abox.naming import default_mac, filter_name, link_filter_name
 from abox.render.boot_script import render_boot_script
 from abox.render.cloud_init import GuestFile, GuestSpec, render_seed
@@ -32,15 +33,13 @@ from components.host import (
     DomainPosture,
     MonitorFolder,
     NwFilter,
+    PoolCleanup,
     SshAccess,
     SshKey,
     SubnetLease,
 )
 
 LIBVIRT_URI = "qemu:///system"
-POOLS = "/var/lib/libvirt/images/abox"
-"""Holds one folder of disks for each sandbox; QEMU's user may enter it."""
-
 GIGABYTE = 1024**3
 
 READY_TIMEOUT_S = 900
@@ -103,6 +102,8 @@ class VmArgs:
     """PEM certificates of authorities that origins may use besides the public ones."""
     monitor: str
     """Path of the socket behind the monitor port; empty: the VM has none."""
+    cleanup: Resource
+    """Stands before filters, pool and files, and until they have gone."""
     before_domain: Sequence[Resource]
     """All that confines the VM: it stands before the VM is defined, and until it has gone."""
     before_ready: Sequence[Resource]
@@ -126,20 +127,20 @@ class Vm(ComponentResource):
                 "vm.domain_template replaces the hardened domain: what it leaves out isn't there",
                 resource=self,
             )
-        filters = self._filters()
         host_key, login_key = (
             SshKey(f"{name}-{purpose}-key", sandbox=args.sandbox, purpose=purpose, opts=child)
             for purpose in ("host", "login")
         )
+        filters = self._filters()
+        provider = libvirt.Provider(f"{name}-libvirt", uri=LIBVIRT_URI, opts=child)
+        self._provider = provider
+        pool, disks = self._disks(host_key, login_key)
+        before = [*filters, *self._monitor_folder(), *args.before_domain]
         generation = DomainGeneration(
             f"{name}-generation",
             sandbox=args.sandbox,
-            opts=ResourceOptions(parent=self, depends_on=args.before_domain),
+            opts=ResourceOptions(parent=self, depends_on=[*before, pool]),
         )
-        provider = libvirt.Provider(f"{name}-libvirt", uri=LIBVIRT_URI, opts=child)
-        self._libvirt = ResourceOptions(parent=self, provider=provider)
-        disks = self._disks(host_key, login_key)
-        before = [*filters, *self._monitor_folder(), *args.before_domain]
         domain = self._domain(provider, disks, generation, before)
         posture = DomainPosture(
             f"{name}-posture",
@@ -156,7 +157,7 @@ class Vm(ComponentResource):
             user=args.settings.user,
             host_public=host_key.public,
             private_key=login_key.private_key,
-            opts=child,
+            opts=ResourceOptions(parent=self, depends_on=[args.cleanup]),
         )
         command.local.Command(
             f"{name}-ready",
@@ -193,7 +194,7 @@ class Vm(ComponentResource):
             f"{self._name}-link-filter",
             filter=names[1],
             xml=specs.apply(render_link_filter),
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=[args.cleanup]),
         )
         main = NwFilter(
             f"{self._name}-filter",
@@ -210,14 +211,20 @@ class Vm(ComponentResource):
         folder = f"{self._name}-monitor"
         return [MonitorFolder(folder, sandbox=args.sandbox, opts=opts)] if args.monitor else []
 
-    def _disks(self, host_key: SshKey, login_key: SshKey) -> list[Output[str]]:
-        """Root, workspace, and the seed, in the order in which the guest sees them."""
+    def _disks(self, host_key: SshKey, login_key: SshKey) -> tuple[Resource, list[Output[str]]]:
+        """What tidies their pool; root, workspace, and seed, in the guest's order."""
         args, settings = self._args, self._args.settings
         pool = libvirt.Pool(
             f"{self._name}-pool",
             type="dir",
-            target=libvirt.PoolTargetArgs(path=f"{POOLS}/{args.sandbox}"),
-            opts=self._libvirt,
+            target=libvirt.PoolTargetArgs(path=disk_folder(args.sandbox)),
+            opts=self._of_libvirt(args.cleanup),
+        )
+        tidy = PoolCleanup(
+            f"{self._name}-pool-cleanup",
+            sandbox=args.sandbox,
+            pool=pool.name,
+            opts=ResourceOptions(parent=self),
         )
         size = settings.disk_gb * GIGABYTE
         overlay = render_overlay_stylesheet(args.machine.image, args.machine.format)
@@ -227,14 +234,14 @@ class Vm(ComponentResource):
             format="qcow2",
             size=size,
             xml=libvirt.VolumeXmlArgs(xslt=overlay),
-            opts=self._libvirt,
+            opts=self._of_libvirt(tidy),
         )
         workspace = libvirt.Volume(
             f"{self._name}-workspace",
             pool=pool.name,
             format="qcow2",
             size=size,
-            opts=self._libvirt,
+            opts=self._of_libvirt(tidy),
         )
         told = {
             "host_key": host_key.private_key,
@@ -257,7 +264,10 @@ class Vm(ComponentResource):
             # libvirt doesn't list a pool while it makes a volume in it.
             opts=ResourceOptions(parent=self, depends_on=[root, workspace]),
         )
-        return [root.id, workspace.id, seed.path]
+        return tidy, [root.id, workspace.id, seed.path]
+
+    def _of_libvirt(self, after: Resource) -> ResourceOptions:
+        return ResourceOptions(parent=self, provider=self._provider, depends_on=[after])
 
     def _seed(self, told: Mapping[str, str]) -> dict[str, str]:
         settings = self._args.settings

@@ -277,8 +277,10 @@ class ContainerGenerationResource(Resource):
         self._silence_strays(new)
         return _generation(_next(old))
 
-    def delete(self, resource_id: str, state: Data) -> None:
-        """Nothing: the record belongs to the posture."""
+    def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
+        """The container went before: what bears the role still, no stack holds."""
+        leftovers = Leftovers(self._engine)
+        leftovers.remove_containers(leftovers.strays(state["sandbox"], state["role"], ""))
 
     def _exists(self, record: Record) -> bool:
         with docker_errors(f"look at container {record.container[:12]}"):

@@ -63,7 +63,7 @@ class DomainGenerationResource(Resource):
         return _generation(_next(old))
 
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
-        """The last of the VM to go takes along what no stack holds."""
+        """The domain went before: what bears its sandbox's name still, no stack holds."""
         for uuid in strays(self._tools, state["sandbox"], ""):
             Domain(uuid, self._tools).remove()
 

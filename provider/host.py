@@ -526,6 +526,14 @@ def is_readable(path: str) -> bool:
         return False
 
 
+def is_empty_folder(folder: Path) -> bool:
+    """Whether a folder is there and holds nothing."""
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return False
+
+
 def remove_empty_folder(folder: Path) -> None:
     """Remove a folder if it is empty."""
     with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """Takes away what bears a sandbox's label or bridge name and isn't in any stack's state.
 
-Containers and networks belong to pulumi-docker. Here only orphans go: what an
+Containers, networks and volumes belong to pulumi-docker. Here only orphans go: what an
 interrupted run made and didn't record, and hand-made twins of a bridge that block its repair.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import docker.errors
 
 from abox.naming import LABEL_ROLE, LABEL_SANDBOX
 from provider.engine import Engine
-from provider.host import bridge_of, docker_errors
+from provider.host import bridge_of, docker_errors, is_empty_folder
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,20 @@ class Leftovers:
                 engine.remove_container(container["Id"], force=True, v=True)
             for network in engine.networks(filters=chosen):
                 self._remove_network(engine, network["Id"])
+
+    def remove_volumes(self, sandbox: str) -> None:
+        """Remove the volumes that are labelled with ``sandbox``, unused and empty.
+
+        A volume that a run made and couldn't record was never mounted. One that holds anything
+        is what an agent worked on, in a stack whose state was lost: it stays.
+        """
+        chosen = {"label": f"{LABEL_SANDBOX}={sandbox}", "dangling": True}
+        with docker_errors(f"take away empty volumes of sandbox {sandbox!r}"):
+            engine = self.engine()
+            for volume in engine.volumes(filters=chosen)["Volumes"] or []:
+                if is_empty_folder(Path(volume["Mountpoint"])):
+                    with contextlib.suppress(docker.errors.NotFound):
+                        engine.remove_volume(volume["Name"])
 
     def remove_twins(self, sandbox: str, interfaces: tuple[str, ...]) -> None:
         """Remove Docker networks that hold a bridge name of the sandbox without its label."""

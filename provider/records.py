@@ -6,12 +6,11 @@ bridge: its network. Resources that stand before the container or the network ne
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abox.host_state import instance_dir, key_log
+from abox.host_state import instance_dir
 from abox.naming import check_name
 from provider import host
 
@@ -63,13 +62,6 @@ class Records:
     def forget_network(self, sandbox: str, bridge: str) -> None:
         """Remove the record of a bridge; no error if there is none."""
         self.forget(sandbox, f"network-{bridge}")
-
-    def forget_keys(self, sandbox: str) -> None:
-        """Remove the TLS keys of its captures; no error if there are none."""
-        file = key_log(self.state, sandbox)
-        host.remove_document(file)
-        with contextlib.suppress(OSError):
-            file.parent.parent.rmdir()  # if nothing else is left of the sandbox
 
     def _path(self, sandbox: str, role: str) -> Path:
         # A role has the form of a name as well, so it can't leave the folder.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Mapping
 
 from provider import digests, host, records, subnet_lease
 from provider.bridge_filtering import BridgeFiltering, BridgeFilteringResource
 from provider.certificate_authority import CertificateAuthorityResource
+from provider.cleanup import CleanupResource
 from provider.cloud_init_volume import CloudInitVolumeResource
 from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
 from provider.domain_generation import DomainGenerationResource
@@ -23,6 +25,7 @@ from provider.preflight import Hypervisor, Preflight, PreflightResource
 from provider.resource import Resource
 from provider.ssh_access import SshAccessResource
 from provider.ssh_key import SshKeyResource
+from provider.storage_pool import PoolCleanupResource
 from provider.subnet_lease import SubnetLeaseResource
 
 
@@ -33,10 +36,12 @@ def resources() -> Mapping[str, Resource]:
     libvirt = Tools(
         host.virsh, host.packet_rules, host.is_confined, host.bridge_of_port, host.set_bridge
     )
+    leftovers = functools.partial(Leftovers, host.engine)
     links = Links(host.is_up, host.set_up, host.forwards, host.stop_forwarding)
     served: list[Resource] = [
         BridgeFilteringResource(filtering),
         CertificateAuthorityResource(lambda: dt.datetime.now(dt.UTC)),
+        CleanupResource(leftovers, host.nft, host.virsh, host.state_dir),
         CloudInitVolumeResource(host.virsh, host.read_file),
         ContainerGenerationResource(host.engine, remembered),
         ContainerPostureResource(host.engine, host.network_namespace, remembered),
@@ -48,6 +53,7 @@ def resources() -> Mapping[str, Resource]:
         MonitorFolderResource(host.virsh, host.can_be_entered, host.state_dir),
         NetworkPostureResource(host.engine, links, remembered),
         NwFilterResource(host.virsh),
+        PoolCleanupResource(host.virsh, remembered),
         PreflightResource(
             Preflight(
                 host.engine,
@@ -66,6 +72,6 @@ def resources() -> Mapping[str, Resource]:
         ),
         SshAccessResource(host.state_dir, host.write_private),
         SshKeyResource(),
-        SubnetLeaseResource(subnet_lease.on_this_host, lambda: Leftovers(host.engine), remembered),
+        SubnetLeaseResource(subnet_lease.on_this_host, leftovers, remembered),
     ]
     return {resource.type_name: resource for resource in served}

@@ -333,7 +333,6 @@ class SubnetLeaseResource(Resource):
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
         """Give the addresses back; the last of the sandbox to go takes everything left along."""
         self._leftovers().remove(resource_id)
-        self._records().forget_keys(resource_id)
         self._leases().free(resource_id)
 
     def _strays(self, lease: Lease) -> list[str]:

@@ -36,6 +36,7 @@ def flood_at_boot(sandbox: Sandbox, address: str, port: str) -> int:
     ways = (sandbox.gateway_mac(), "ff:ff:ff:ff:ff:ff")
     frames = [{**base, "proto": p, "next_mac": way} for p in ("tcp", "udp") for way in ways]
     unit = _UNIT.format(archive=ARCHIVE, count=COUNT, frames=json.dumps(frames).encode().hex())
+    sandbox.copy_probe()
     put(sandbox.seat, f"/tmp/{UNIT}", unit.encode())  # noqa: S108  # in the guest
     _root(sandbox, f"cp {PROBE} {ARCHIVE} && cp /tmp/{UNIT} /etc/systemd/system/ && "
           f"systemctl -q enable {UNIT} && sync")  # fmt: skip

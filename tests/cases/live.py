@@ -223,7 +223,10 @@ class LiveRunner:
 
     def _exec(self, case: Case, outcome: Outcome) -> None:
         args = [str(argument) for argument in case.do["exec"]]
-        command = ["python3", PROBE, *args[1:]] if args[0] == "{probe}" else args
+        command = args
+        if args[0] == "{probe}":
+            self._sandbox.copy_probe()
+            command = ["python3", PROBE, *args[1:]]
         if "boot-flood" in args:
             self._boot_flood(args[2], args[3], outcome)
             return

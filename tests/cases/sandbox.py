@@ -169,7 +169,6 @@ class Sandbox:
         self.facts = Facts(self.stack.outputs(), self._resource("abox:index:SubnetLease"))
         self.world.join(self.bridge, self.facts.lease["egress_bridge"])
         self.world.watch_pod(self.pid("pause"))
-        self.copy_probe()
 
     def detach(self) -> None:
         """Leave the sandbox's namespaces."""
@@ -273,8 +272,12 @@ class Sandbox:
     # --- probes ---------------------------------------------------------------------------
 
     def copy_probe(self) -> None:
-        """Put the helper into the agent."""
+        """Put the helper into the agent; its place ends with the agent's life."""
         put(self.seat, PROBE, probe_archive())
+
+    def _prober(self, command: list[str], who: str) -> Prober:
+        self.copy_probe()
+        return Prober(command, self._logs / f"{self.name}-{who}.log")
 
     @property
     def _serve(self) -> list[str]:
@@ -285,7 +288,7 @@ class Sandbox:
         """The helper inside the agent."""
         if self._agent is None:
             command = self.seat.inside(["python3", PROBE, *self._serve])
-            self._agent = Prober(command, self._logs / f"{self.name}-agent.log")
+            self._agent = self._prober(command, "agent")
         return self._agent
 
     @property
@@ -293,7 +296,7 @@ class Sandbox:
         """The helper as root in the agent's network: an agent that broke out."""
         if self._root is None:
             command = self.seat.python_beside(PROBE, self._serve)
-            self._root = Prober(command, self._logs / f"{self.name}-root.log")
+            self._root = self._prober(command, "root")
         return self._root
 
     def in_agent_network(self, *args: str, check: bool = True) -> host.Completed:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from abox.naming import bridge_name, egress_bridge_name, table_name
 from tests import host
+from tests.cases.sandbox import Sandbox
 from tests.e2e.conftest import ALLOWED, SETTINGS, fetch_status, furnish, started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -19,12 +21,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 STATE = Path("/var/lib/abox")
 
 
+def labelled(kind: str, name: str) -> list[str]:
+    """Ids of a sandbox's containers, networks or volumes."""
+    every = ["--all"] if kind == "container" else []
+    command = ["docker", kind, "ls", "-q", *every, "--filter", f"label=abox.sandbox={name}"]
+    return host.run(command).stdout.split()
+
+
 def leftovers(name: str) -> list[str]:
     """Whatever of a sandbox stands on the host."""
-    found = []
-    label = ["--filter", f"label=abox.sandbox={name}"]
-    for kind in (["ps", "-a"], ["network", "ls"], ["volume", "ls"]):
-        found += host.run(["docker", *kind, "-q", *label]).stdout.split()
+    found = [one for kind in ("container", "network", "volume") for one in labelled(kind, name)]
     links = json.loads(host.run(["ip", "-j", "link"]).stdout)
     names = {bridge_name(name), egress_bridge_name(name)}
     found += [link["ifname"] for link in links if link["ifname"] in names]
@@ -36,6 +42,23 @@ def leftovers(name: str) -> list[str]:
     found += [str(p) for p in (STATE / "leases").glob(f"{name}*")]
     found += [str(p) for p in (STATE / "sandboxes").glob(f"{name}*")]
     return found
+
+
+def killed_when(condition: Callable[[], bool], fresh: Sandbox, settings: dict[str, Any]) -> None:
+    """Begin an ``up`` and kill Pulumi as soon as something is so."""
+    fresh.stack.configure(settings)
+    project = fresh.stack.project
+    begun = host.spawn(
+        ["pulumi", "up", "--yes", "--skip-preview", "--stack", fresh.name, "--non-interactive"],
+        env=project.environment,
+        cwd=project.path,
+    )
+    try:
+        host.wait_until(condition, timeout_s=120, describe=lambda: f"{begun.poll()}", every_s=0.005)
+    finally:
+        os.killpg(begun.pid, signal.SIGKILL)
+        host.end(begun)
+        project.pulumi("cancel", "--yes", "--stack", fresh.name, check=False)
 
 
 @pytest.fixture
@@ -66,19 +89,10 @@ def test_order_2_destroy_copes_with_parts_that_are_gone(fresh):
 
 
 @pytest.mark.parametrize("finish", ["up", "destroy"])
-@pytest.mark.parametrize("after_s", [1.5, 3.0])
-def test_order_3_an_interrupted_up_is_finished_or_taken_away(fresh, finish, after_s):
-    """ORDER-3: Pulumi is killed in the middle; the next command needs no help."""
-    fresh.stack.configure(fresh.full_settings(SETTINGS))
-    begun = host.spawn(
-        ["pulumi", "up", "--yes", "--skip-preview", "--stack", fresh.name, "--non-interactive"],
-        env=fresh.stack.project.environment,
-        cwd=fresh.stack.project.path,
-    )
-    time.sleep(after_s)  # the moment is the test's matter, not a condition to wait for
-    os.killpg(begun.pid, signal.SIGKILL)
-    host.end(begun)
-    fresh.stack.project.pulumi("cancel", "--yes", "--stack", fresh.name, check=False)
+@pytest.mark.parametrize("made", ["volume", "network", "container"])
+def test_order_3_an_interrupted_up_is_finished_or_taken_away(fresh, finish, made):
+    """ORDER-3: Pulumi is killed as the first of a kind stands; the next command needs no help."""
+    killed_when(lambda: bool(labelled(made, fresh.name)), fresh, fresh.full_settings(SETTINGS))
     if finish == "up":
         fresh.up(SETTINGS)
         assert fetch_status(fresh, f"http://{ALLOWED}/") == "200"

@@ -34,6 +34,7 @@ class Bench:
     prefix: str = field(default_factory=lambda: f"abxt-{secrets.token_hex(3)}")
     containers: list[str] = field(default_factory=list)
     networks: list[str] = field(default_factory=list)
+    volumes: list[str] = field(default_factory=list)
 
     @property
     def image(self) -> str:
@@ -130,6 +131,9 @@ class Bench:
         for network in self.networks:
             with contextlib.suppress(docker.errors.NotFound):
                 self.engine.remove_network(network)
+        for volume in self.volumes:
+            with contextlib.suppress(docker.errors.NotFound):
+                self.engine.remove_volume(volume, force=True)
 
 
 @pytest.fixture

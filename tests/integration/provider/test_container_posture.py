@@ -238,6 +238,15 @@ def test_stray_beside_a_good_container_replaces_nothing(bench, tmp_path):
     assert bench.engine.find_container(held)["State"]["Running"]
 
 
+def test_the_last_of_a_role_to_go_takes_along_what_a_killed_run_made(bench, tmp_path):
+    unfinished = bench.container(labels=LABELS)
+    bystander = bench.container(labels={**LABELS, LABEL_ROLE: "dns"})
+    generation = ContainerGenerationResource(engine, lambda: Records(tmp_path))
+    generation.delete("id", {"sandbox": "abxt-strays", "role": "agent"})
+    assert bench.engine.find_container(unfinished) is None
+    assert bench.engine.find_container(bystander)["State"]["Running"]
+
+
 def test_gone_container_is_drift_and_not_an_error(bench, tmp_path):
     container = bench.container()
     bench.engine.remove_container(container, force=True)

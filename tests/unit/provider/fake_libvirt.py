@@ -178,7 +178,7 @@ class FakeLibvirt:
 
     # --- volumes
 
-    def _pool_list(self, _flag: str) -> str:
+    def _pool_list(self, *_flags: str) -> str:
         return "\n".join(self.pools)
 
     def _pool_refresh(self, pool: str) -> None:

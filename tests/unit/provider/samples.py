@@ -23,6 +23,7 @@ from provider.certificate_authority import (
     fingerprint,
     make_authority,
 )
+from provider.cleanup import CleanupResource
 from provider.cloud_init_volume import CloudInitVolumeResource
 from provider.container_posture import ContainerGenerationResource, ContainerPostureResource
 from provider.domain_generation import DomainGenerationResource
@@ -40,6 +41,7 @@ from provider.records import Record, Records
 from provider.resource import Data, Resource
 from provider.ssh_access import SshAccessResource
 from provider.ssh_key import SshKeyResource, make_key
+from provider.storage_pool import PoolCleanupResource
 from provider.subnet_lease import Leases, SubnetLeaseResource
 from tests.unit.provider.fake_libvirt import HARDENED, UUID, FakeDomain, FakeLibvirt, domain_xml
 
@@ -125,6 +127,10 @@ class FakeEngine:
         self.calls.append(("networks", kwargs))
         return list(self.networks_by_id.values())
 
+    def volumes(self, **kwargs: Any) -> dict[str, Any]:
+        self.calls.append(("volumes", kwargs))
+        return {"Volumes": None}
+
     def exec_with_input(
         self, container: str, command: list[str], *, stdin: bytes, timeout_s: int
     ) -> ExecResult:
@@ -198,6 +204,19 @@ def subnet_lease(folder: Path) -> Sample:
         {"sandbox": "q", "subnet": "10.10.4.0/24"},
         {"conflicts": ["somebody overlaps"]},
         engine.calls,
+    )
+
+
+def cleanup(folder: Path) -> Sample:
+    libvirt = FakeLibvirt(folder)
+    return Sample(
+        CleanupResource(
+            lambda: Leftovers(FakeEngine()), FakeNft([]), libvirt.virsh, lambda: folder
+        ),
+        {"sandbox": "p", "machine": True},
+        {"sandbox": "q", "machine": False},
+        {"strays": ["p-vm-pool-1"]},
+        libvirt.calls,
     )
 
 
@@ -554,6 +573,17 @@ def domain_generation(folder: Path) -> Sample:
     )
 
 
+def pool_cleanup(folder: Path) -> Sample:
+    libvirt = FakeLibvirt(folder)
+    return Sample(
+        PoolCleanupResource(libvirt.virsh, lambda: Records(folder)),
+        {"sandbox": "p", "pool": "p-vm-pool-1"},
+        {"sandbox": "q", "pool": "q-vm-pool-2"},
+        {},
+        libvirt.calls,
+    )
+
+
 def domain_posture(folder: Path) -> Sample:
     other = UUID.replace("a", "b")
     domains = {UUID: domain_xml(UUID), other: domain_xml(other, sandbox="q", memory_mb=128)}
@@ -575,6 +605,7 @@ def domain_posture(folder: Path) -> Sample:
 SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "BridgeFiltering": bridge_filtering,
     "CertificateAuthority": certificate_authority,
+    "Cleanup": cleanup,
     "CloudInitVolume": cloud_init_volume,
     "ContainerGeneration": container_generation,
     "ContainerPosture": container_posture,
@@ -586,6 +617,7 @@ SAMPLES: dict[str, Callable[[Path], Sample]] = {
     "MonitorFolder": monitor_folder,
     "NetworkPosture": network_posture,
     "NwFilter": nwfilter,
+    "PoolCleanup": pool_cleanup,
     "Preflight": preflight,
     "SshAccess": ssh_access,
     "SshKey": ssh_key,

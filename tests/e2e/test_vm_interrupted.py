@@ -1,0 +1,59 @@
+"""A killed run of a VM's stack: the next one finishes it, or takes all of it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from abox.host_state import disk_folder
+from tests.cases.sandbox import Sandbox
+from tests.e2e.conftest import furnish
+from tests.e2e.test_lifecycle import killed_when, leftovers
+from tests.e2e.test_vm import BOOT_S, SETTINGS, Machine, of_libvirt, virsh
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+
+LISTINGS = {
+    "pool": ("pool-list", "--all", "--name"),
+    "filter": ("nwfilter-list",),
+    "domain": ("list", "--all", "--name"),
+}
+
+
+@pytest.fixture
+def fresh(make_sandbox, project, world):
+    furnish(world)
+    before, project.limit_s = project.limit_s, BOOT_S
+    sandbox = make_sandbox("i")
+    yield sandbox
+    sandbox.down()
+    project.limit_s = before
+
+
+def made(kind: str, sandbox: Sandbox) -> Callable[[], bool]:
+    """Whether libvirt has anything of a kind that belongs to a sandbox."""
+    if kind == "volume":
+        return lambda: any(Path(disk_folder(sandbox.name)).glob("*"))
+    return lambda: sandbox.name in virsh(*LISTINGS[kind])
+
+
+@pytest.mark.parametrize("kind", ["pool", "volume", "filter", "domain"])
+def test_order_7_what_an_interrupted_up_left_is_taken_away(fresh, kind):
+    """ORDER-7: killed as the first of a kind stands; destroy needs no help and leaves nothing."""
+    killed_when(made(kind, fresh), fresh, fresh.full_settings(SETTINGS))
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) + of_libvirt(fresh.name) == []
+
+
+@pytest.mark.parametrize("kind", ["pool", "domain"])
+def test_order_8_an_interrupted_up_is_finished(fresh, project, kind):
+    """ORDER-8: the next run brings the machine up, and nothing of the first one stays."""
+    killed_when(made(kind, fresh), fresh, fresh.full_settings(SETTINGS))
+    fresh.stack.up()
+    vm = Machine(project, fresh.name)
+    assert not vm.drifted()
+    assert len(virsh("list", "--all", "--name").split()) == 1
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) + of_libvirt(fresh.name) == []
