@@ -79,6 +79,7 @@ class FakeLibvirt:
     filters: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, Path] = field(default_factory=dict)
     pools: list[str] = field(default_factory=lambda: ["pool1", "pool2"])
+    targets: dict[str, str] = field(default_factory=dict)
     rules: str = kernel_rules("vnet0")
     confined: bool = True
     bridge: str = "abx-p"
@@ -180,6 +181,15 @@ class FakeLibvirt:
 
     def _pool_list(self, *_flags: str) -> str:
         return "\n".join(self.pools)
+
+    def _pool_dumpxml(self, pool: str) -> str:
+        return f"<pool><target><path>{self.targets[pool]}</path></target></pool>"
+
+    def _pool_destroy(self, _pool: str) -> None:
+        """It is no longer active, which this libvirt doesn't tell from active."""
+
+    def _pool_undefine(self, pool: str) -> None:
+        self.pools.remove(pool)
 
     def _pool_refresh(self, pool: str) -> None:
         if pool not in self.pools:
