@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,7 +32,6 @@ from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from abox.errors import AboxError
-from provider.registry import resources
 from provider.resource import Data, Failure, Resource, is_unknown
 from provider.values import plain_map, wrapped
 
@@ -42,26 +42,31 @@ VERSION = "0.1.0"
 class AboxProvider(Provider):
     """Serves every resource of the package; knows the engine's rules and nothing of the host."""
 
-    def __init__(self, served: Mapping[str, Resource]) -> None:
-        """Serve ``served``: resources by the last part of their type token."""
-        self._served = served
+    def __init__(self, load: Callable[[], Mapping[str, Resource]]) -> None:
+        """Serve what ``load`` gives: resources by the last part of their type token."""
+        self._load = functools.cache(load)
 
-    def _resource(self, type_token: str) -> Resource:
+    async def load(self) -> Mapping[str, Resource]:
+        """The resources; the first call may take its time."""
+        return await asyncio.to_thread(self._load)
+
+    async def _resource(self, type_token: str) -> Resource:
+        served = await self.load()
         # Inside a component the token reads ``parent:token$own:token``.
         own = type_token.rsplit("$", 1)[-1]
         package, _, rest = own.partition(":")
         name = rest.rsplit(":", 1)[-1]
-        if package != "abox" or name not in self._served:
+        if package != "abox" or name not in served:
             raise AboxError(
                 what=f"resource type {own!r} is unknown",
                 why="the abox provider of this checkout doesn't have it",
-                remedy=f"use one of {', '.join(sorted(self._served))}",
+                remedy=f"use one of {', '.join(sorted(served))}",
             )
-        return self._served[name]
+        return served[name]
 
     async def check(self, request: CheckRequest) -> CheckResponse:
         """All failures of the inputs at once; fills in defaults."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         inputs = dict(request.new_inputs)
         for field in resource.fields:
             if field.name not in inputs and not field.required:
@@ -73,7 +78,7 @@ class AboxProvider(Provider):
 
     async def diff(self, request: DiffRequest) -> DiffResponse:
         """Changed inputs, and outputs that show drift."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         old, new = plain_map(request.old_state), plain_map(request.new_inputs)
         changed = _changes(resource, old, new)
         for name in request.ignore_changes:
@@ -82,7 +87,7 @@ class AboxProvider(Provider):
 
     async def create(self, request: CreateRequest) -> CreateResponse:
         """Make the resource; in preview only say what it will look like."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         inputs = plain_map(request.properties)
         if request.preview:
             outputs = resource.planned(inputs, None)
@@ -92,7 +97,7 @@ class AboxProvider(Provider):
 
     async def read(self, request: ReadRequest) -> ReadResponse:
         """The resource as it is, or an empty id if it is gone."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         state = plain_map({**request.inputs, **request.properties})
         if resource.fields and not request.inputs:
             raise AboxError(
@@ -109,7 +114,7 @@ class AboxProvider(Provider):
 
     async def update(self, request: UpdateRequest) -> UpdateResponse:
         """Apply changed inputs and repair drift; in preview only say what will be."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         old, new = plain_map(request.olds), plain_map(request.news)
         if request.preview:
             outputs = resource.planned(new, old)
@@ -119,7 +124,7 @@ class AboxProvider(Provider):
 
     async def delete(self, request: DeleteRequest) -> None:
         """Take the resource away."""
-        resource = self._resource(request.type)
+        resource = await self._resource(request.type)
         state = plain_map(request.properties)
         await asyncio.to_thread(resource.delete, request.resource_id, state)
 
@@ -204,9 +209,16 @@ class _Servicer(ProviderServicer):
     Delete = _three_lines("Delete")
 
 
+def _resources() -> Mapping[str, Resource]:
+    # Half of the provider's start: the engine goes on with its other plugins meanwhile.
+    from provider.registry import resources
+
+    return resources()
+
+
 async def _serve(args: list[str]) -> None:
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 400 * 1024 * 1024)])
-    provider = AboxProvider(resources())
+    provider = AboxProvider(_resources)
     servicer = _Servicer(args, VERSION, provider, engine_address=args[-1] if args else "")
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -218,6 +230,7 @@ async def _serve(args: list[str]) -> None:
     # Ctrl-C reaches the whole process group; the engine finishes what is under way, then stops us.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    await provider.load()
     await stop.wait()
     # Work under way (an nft transaction, an exec) is finished, so that its result is known.
     await server.stop(grace=30)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from abox.naming import bridge_name, egress_bridge_name, table_name
 from tests import host
+from toolchain import engine
 
-ENGINE_PID = Path("/var/run/docker.pid")
-ENGINE_LOG = Path("/var/log/abxt-dockerd.log")
+ENGINE_PIDS = (engine.PID_FILE, Path("/var/run/docker.pid"))
+"""Of an engine that the project started, and of any other."""
 STATE = Path("/var/lib/abox")
 ENGINE_TABLES = ("iptables", "ip6tables")
 
@@ -57,15 +58,15 @@ def _restart(service: str) -> host.Completed:
 
 def restart_engine() -> None:
     """End the container engine and start it again with the same arguments."""
-    pid = int(ENGINE_PID.read_text())
+    pid = _engine_pid()
     arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     os.kill(pid, signal.SIGTERM)
     host.wait_until(
-        lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid),
+        lambda: engine.program_of(pid) != "dockerd",
         timeout_s=60,
         describe=lambda: f"the engine (process {pid}) is still there",
     )
-    host.detach(arguments, ENGINE_LOG)
+    host.detach(arguments, engine.LOG)
     host.wait_until(
         lambda: host.run(["docker", "version"], check=False).code == 0,
         timeout_s=60,
@@ -74,11 +75,12 @@ def restart_engine() -> None:
     )
 
 
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+def _engine_pid() -> int:
+    for file in ENGINE_PIDS:
+        pid = engine.read_pid(file)
+        if pid is not None and engine.program_of(pid) == "dockerd":
+            return pid
+    raise RuntimeError(f"no engine runs by any of {', '.join(map(str, ENGINE_PIDS))}")
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ def sample(request, tmp_path):
 
 
 def provider_of(sample):
-    return AboxProvider({sample.resource.type_name: sample.resource})
+    return AboxProvider(lambda: {sample.resource.type_name: sample.resource})
 
 
 def diff(sample, state, inputs):
@@ -127,7 +127,7 @@ def test_unknown_resource_type_is_refused():
     for token in ("abox:index:Nonsense", "docker:index:SubnetLease"):
         request = CheckRequest(f"urn:pulumi:s::p::{token}::x", {}, {}, b"")
         with pytest.raises(AboxError, match="is unknown"):
-            finished(AboxProvider(resources()).check(request))
+            finished(AboxProvider(resources).check(request))
 
 
 @pytest.mark.parametrize(("sample", "field"), INPUTS, indirect=["sample"])

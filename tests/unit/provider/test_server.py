@@ -54,7 +54,7 @@ class Context:
 
 
 def call(method, request):
-    servicer = _Servicer([], "0.1.0", AboxProvider({"Fake": Fake()}), engine_address="")
+    servicer = _Servicer([], "0.1.0", AboxProvider(lambda: {"Fake": Fake()}), engine_address="")
     return finished(getattr(servicer, method)(request, Context()))
 
 
@@ -78,7 +78,7 @@ def test_bug_keeps_its_traceback():
 
 
 def test_gone_resource_has_an_empty_id_and_keeps_its_inputs():
-    provider = AboxProvider({"Fake": Fake(lambda: None)})
+    provider = AboxProvider(lambda: {"Fake": Fake(lambda: None)})
     inputs = {"text": wrapped("x")}
     answer = finished(provider.read(ReadRequest(URN, "id", inputs, inputs)))
     assert answer.resource_id == ""
@@ -86,7 +86,7 @@ def test_gone_resource_has_an_empty_id_and_keeps_its_inputs():
 
 
 def test_import_is_refused():
-    provider = AboxProvider({"Fake": Fake()})
+    provider = AboxProvider(lambda: {"Fake": Fake()})
     with pytest.raises(AboxError, match="can't be imported"):
         finished(provider.read(ReadRequest(URN, "id", {}, {})))
 
@@ -98,7 +98,7 @@ def test_slow_resources_are_read_side_by_side():
         meeting.wait()
         return {}
 
-    provider = AboxProvider({"Fake": Fake(wait)})
+    provider = AboxProvider(lambda: {"Fake": Fake(wait)})
     request = ReadRequest(URN, "id", {}, {"text": wrapped("x")})
 
     async def both():
