@@ -28,7 +28,9 @@ LABEL_ROLE = "abox.role"
 """Docker label: what a container is in its sandbox, one of `Role`."""
 
 LABEL_GENERATION = "abox.generation"
-"""Docker label: changes when a container must be replaced to be what the program asked."""
+"""Docker label: changes when a container or network must be replaced to be what was asked."""
+
+FIRST_GENERATION = "1"
 
 
 class Role(StrEnum):

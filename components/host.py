@@ -71,6 +71,10 @@ class SubnetLease(CustomResource):
     """Name of the sandbox's nftables table; known in preview."""
     conflicts: Output[list[str]]
     """Foreign routes and Docker networks that overlap the lease; empty when all is well."""
+    generation: Output[str]
+    """A number that grows when a killed run left a network that may be the stack's or nobody's."""
+    unrecorded: Output[list[str]]
+    """Ids of such networks; empty when all is well."""
 
     def __init__(
         self,
@@ -83,7 +87,8 @@ class SubnetLease(CustomResource):
         """Lease ``subnet`` ("auto" or a /24 of the pool in CIDR notation) for ``sandbox``."""
         found = _unset(
             "gateway agent host bridge egress_bridge egress_subnet egress_host egress_gateway "
-            "egress_subnet_v6 egress_host_v6 egress_gateway_v6 table conflicts"
+            "egress_subnet_v6 egress_host_v6 egress_gateway_v6 table conflicts generation "
+            "unrecorded"
         )
         props = {"sandbox": sandbox, "subnet": subnet, **found}
         super().__init__("abox:index:SubnetLease", name, props, opts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi_docker as docker
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
-from abox.naming import LABEL_ROLE, LABEL_SANDBOX, Role
+from abox.naming import FIRST_GENERATION, LABEL_GENERATION, LABEL_ROLE, LABEL_SANDBOX, Role
 from components.host import NetworkPosture
 
 
@@ -32,6 +32,8 @@ class NetworkArgs:
     """Interface name of the egress bridge."""
     egress_v6: tuple[Input[str], Input[str]] | None
     """A /64 for the egress bridge and the host's address in it; None: it has no IPv6 either."""
+    generation: Input[str]
+    """Another number makes the networks anew."""
     agent_connects: bool = True
     """Whether the agent is a container on the host-only bridge; a VM has a tap there."""
     after: Sequence[Resource] = ()
@@ -52,20 +54,18 @@ class Network(ComponentResource):
         internal = _bridge(
             self,
             f"{name}-internal",
-            args.sandbox,
+            args,
             internal=True,
             subnets=[(args.subnet, args.host)],
             interface=args.bridge,
-            after=args.after,
         )
         egress = _bridge(
             self,
             f"{name}-egress",
-            args.sandbox,
+            args,
             internal=False,
             subnets=[(args.egress_subnet, args.egress_host), *filter(None, [args.egress_v6])],
             interface=args.egress_bridge,
-            after=args.after,
         )
         inside = [Role.PAUSE, Role.AGENT] if args.agent_connects else [Role.PAUSE]
         self.internal_id: Output[str] = internal.id
@@ -93,12 +93,11 @@ class Network(ComponentResource):
 def _bridge(
     parent: ComponentResource,
     name: str,
-    sandbox: str,
+    args: NetworkArgs,
     *,
     internal: bool,
     subnets: Sequence[tuple[Input[str], Input[str]]],
     interface: Input[str],
-    after: Sequence[Resource],
 ) -> docker.Network:
     return docker.Network(
         name,
@@ -108,14 +107,24 @@ def _bridge(
         ipam_configs=[
             docker.NetworkIpamConfigArgs(subnet=subnet, gateway=host) for subnet, host in subnets
         ],
-        labels=[
-            docker.NetworkLabelArgs(label=LABEL_ROLE, value="internal" if internal else "egress"),
-            docker.NetworkLabelArgs(label=LABEL_SANDBOX, value=sandbox),
-        ],
+        labels=Output.from_input(args.generation).apply(
+            lambda generation: _labels(
+                {
+                    LABEL_ROLE: "internal" if internal else "egress",
+                    LABEL_SANDBOX: args.sandbox,
+                    # Most are the first, and stay as they were made.
+                    **({} if generation == FIRST_GENERATION else {LABEL_GENERATION: generation}),
+                }
+            )
+        ),
         options={
             "com.docker.network.bridge.enable_ip_masquerade": "false",
             "com.docker.network.bridge.name": interface,
         },
         # A bridge can't change under its members: they are taken away first.
-        opts=ResourceOptions(parent=parent, depends_on=after, delete_before_replace=True),
+        opts=ResourceOptions(parent=parent, depends_on=args.after, delete_before_replace=True),
     )
+
+
+def _labels(labels: Mapping[str, str]) -> list[docker.NetworkLabelArgs]:
+    return [docker.NetworkLabelArgs(label=name, value=labels[name]) for name in sorted(labels)]

@@ -99,6 +99,7 @@ class Sandbox(ComponentResource):
                 egress_host=lease.egress_host,
                 egress_bridge=lease.egress_bridge,
                 egress_v6=(lease.egress_subnet_v6, lease.egress_host_v6) if ipv6 else None,
+                generation=lease.generation,
                 agent_connects=machine is None,
                 after=[firewall],
             ),

@@ -7,7 +7,7 @@ interrupted run made and didn't record, and hand-made twins of a bridge that blo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +80,11 @@ class Leftovers:
                 if recorded[bridge_of(network)] is not None
                 or not engine.inspect_network(network["Id"]).get("Containers")
             )
+
+    def all_networks_stand(self, networks: Iterable[str | None]) -> bool:
+        """Whether all of these ids are of networks that exist."""
+        with docker_errors("look for recorded networks"):
+            return all(each and self.engine().find_network(each) for each in networks)
 
     def remove_networks(self, networks: list[str]) -> None:
         """Remove networks, whoever is connected; one that is gone is no error."""

@@ -18,7 +18,13 @@ from abox.addresses import (
     Network,
 )
 from abox.errors import AboxError, HostError, SettingsError
-from abox.naming import bridge_name, check_name, egress_bridge_name, table_name
+from abox.naming import (
+    FIRST_GENERATION,
+    bridge_name,
+    check_name,
+    egress_bridge_name,
+    table_name,
+)
 from provider import host
 from provider.host import Taken
 from provider.leftovers import Leftovers
@@ -302,24 +308,29 @@ class SubnetLeaseResource(Resource):
         """Names always, addresses if they're fixed or were leased."""
         sandbox = inputs["sandbox"]
         fixed = parse_subnet(old["subnet"] if old else inputs["subnet"])
+        known = {**_names(sandbox), **_state([], _next(old or {}))}
         if fixed is not None:
-            return _outputs(Lease(sandbox, fixed, ""), [])
-        unknown = dict.fromkeys(_outputs(Lease(sandbox, 0, ""), []), UNKNOWN)
-        return {**unknown, **_names(sandbox), "conflicts": []}
+            return {**_addresses(Lease(sandbox, fixed, "")), **known}
+        return {**dict.fromkeys(_addresses(Lease(sandbox, 0, "")), UNKNOWN), **known}
 
     def create(self, inputs: Data) -> tuple[str, Data]:
         """Lease, and take away what an earlier life of the sandbox left on the host."""
         leases = self._leases()
         lease = leases.take(inputs["sandbox"], inputs["subnet"])
         self._leftovers().remove(lease.sandbox)
-        return lease.sandbox, _outputs(lease, leases.conflicts(lease))
+        return lease.sandbox, _outputs(lease, _state(leases.conflicts(lease), FIRST_GENERATION))
 
     def read(self, resource_id: str, state: Data) -> Data:
         """The lease beside what else has its addresses."""
         leases = self._leases()
         lease = _stored(resource_id, state, leases)
-        strays = [f"the network {each[:12]} is unfinished" for each in self._strays(lease)]
-        return _outputs(lease, leases.conflicts(lease) + strays)
+        strays = self._strays(lease)
+        told = [f"the network {each[:12]} is unfinished" for each in strays]
+        live = _state(leases.conflicts(lease) + told, _generation(state))
+        # Either the stack holds it and it wasn't recorded, or nobody holds it. Both end well with
+        # networks of another label: pulumi-docker removes what it holds, and the update the rest.
+        unrecorded = strays if strays and self._lacks_network(lease) else []
+        return _outputs(lease, {**live, "unrecorded": unrecorded})
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
         """Write the lease again and take hand-made twins of its bridges away."""
@@ -328,7 +339,7 @@ class SubnetLeaseResource(Resource):
         self._leftovers().remove_twins(lease.sandbox, lease.interfaces)
         self._leftovers().remove_networks(self._strays(lease))
         leases.restore(lease)
-        return _outputs(lease, leases.conflicts(lease))
+        return _outputs(lease, _state(leases.conflicts(lease), _next(old)))
 
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
         """Give the addresses back; the last of the sandbox to go takes everything left along."""
@@ -336,9 +347,15 @@ class SubnetLeaseResource(Resource):
         self._leases().free(resource_id)
 
     def _strays(self, lease: Lease) -> list[str]:
+        return self._leftovers().stray_networks(lease.sandbox, self._recorded(lease))
+
+    def _lacks_network(self, lease: Lease) -> bool:
+        """Whether a bridge has no recorded network that stands."""
+        return not self._leftovers().all_networks_stand(self._recorded(lease).values())
+
+    def _recorded(self, lease: Lease) -> dict[str, str | None]:
         records = self._records()
-        recorded = {each: records.find_network(lease.sandbox, each) for each in lease.interfaces}
-        return self._leftovers().stray_networks(lease.sandbox, recorded)
+        return {each: records.find_network(lease.sandbox, each) for each in lease.interfaces}
 
 
 def _stored(sandbox: str, state: Data, leases: Leases) -> Lease:
@@ -354,9 +371,24 @@ def _names(sandbox: str) -> Data:
     }
 
 
-def _outputs(lease: Lease, conflicts: list[str]) -> Data:
+def _generation(state: Data) -> str:
+    return str(state.get("generation") or FIRST_GENERATION)
+
+
+def _next(old: Data) -> str:
+    return str(int(_generation(old)) + (1 if old.get("unrecorded") else 0))
+
+
+def _state(conflicts: list[str], generation: str) -> Data:
+    return {"conflicts": conflicts, "generation": generation, "unrecorded": []}
+
+
+def _outputs(lease: Lease, state: Data) -> Data:
+    return {**_names(lease.sandbox), **_addresses(lease), **state}
+
+
+def _addresses(lease: Lease) -> Data:
     return {
-        **_names(lease.sandbox),
         "subnet": str(lease.subnet),
         "gateway": str(lease.subnet[GATEWAY_NUMBER]),
         "agent": str(lease.subnet[AGENT_NUMBER]),
@@ -367,5 +399,4 @@ def _outputs(lease: Lease, conflicts: list[str]) -> Data:
         "egress_subnet_v6": str(lease.egress_subnet_v6),
         "egress_host_v6": str(lease.egress_subnet_v6[HOST_NUMBER]),
         "egress_gateway_v6": str(lease.egress_subnet_v6[GATEWAY_NUMBER]),
-        "conflicts": conflicts,
     }

@@ -145,3 +145,20 @@ def test_order_6_a_new_authority_is_a_planned_replacement(fresh):
     assert fetch_status(fresh, f"https://{ALLOWED}/") == "200"
     assert started(fresh) == before
     assert not fresh.stack.drifted()
+
+
+def test_order_9_networks_that_are_held_but_not_recorded_are_made_anew(fresh):
+    """ORDER-9: as a run leaves them that is killed right after them; one `up` mends it."""
+    fresh.up(SETTINGS)
+    fresh.detach()
+    networks = labelled("network", fresh.name)
+    host.run(["docker", "rm", "-f", *labelled("container", fresh.name)])
+    for record in (STATE / "sandboxes" / fresh.name).glob("network-*.json"):
+        record.unlink()
+    fresh.up(SETTINGS)
+    assert fetch_status(fresh, f"http://{ALLOWED}/") == "200"
+    assert not fresh.stack.drifted()
+    assert not set(labelled("network", fresh.name)) & set(networks)
+    fresh.detach()
+    fresh.stack.destroy()
+    assert leftovers(fresh.name) == []

@@ -71,8 +71,31 @@ def test_network_of_an_interrupted_run_is_seen_and_makes_room(
     unfinished = make_network(bench, sandbox, state["subnet"], labelled=True)
     seen = lease.read(resource_id, state)
     assert seen["conflicts"] == [f"the network {unfinished[:12]} is unfinished"]
-    assert lease.update(resource_id, state, inputs)["conflicts"] == []
+    assert seen["unrecorded"] == [unfinished]
+    assert lease.planned(inputs, {**state, **seen})["generation"] == "2"
+    updated = lease.update(resource_id, {**state, **seen}, inputs)
+    assert (updated["conflicts"], updated["unrecorded"]) == ([], [])
+    assert updated["generation"] == "2"  # whoever holds it makes another
+    assert lease.read(resource_id, {**state, **updated})["generation"] == "2"
     assert bench.engine.find_network(unfinished) is None
+
+
+def test_network_that_is_gone_with_nothing_in_its_place_replaces_nothing(
+    bench, lease, sandbox, tmp_path
+):
+    inputs = {"sandbox": sandbox, "subnet": "10.10.251.0/24"}
+    resource_id, state = lease.create(inputs)
+    state, records = {**inputs, **state}, Records(tmp_path / "sandboxes")
+    own = make_network(bench, sandbox, state["subnet"], labelled=True)
+    egress = make_network(
+        bench, sandbox, state["egress_subnet"], labelled=True, interface=state["egress_bridge"]
+    )
+    records.keep_network(sandbox, state["bridge"], own)
+    records.keep_network(sandbox, state["egress_bridge"], egress)
+    bench.engine.remove_network(egress)
+    seen = lease.read(resource_id, state)
+    assert seen["unrecorded"] == []  # one is gone, which is pulumi-docker's to make again
+    assert seen["conflicts"] == []
 
 
 def test_network_whose_record_was_lost_stays_while_somebody_is_on_it(bench, lease, sandbox):

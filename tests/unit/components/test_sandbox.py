@@ -37,6 +37,8 @@ LEASE = {
     "egress_gateway_v6": "fdab:5c1e:7d04:3::2",
     "table": "abox-project-a",
     "conflicts": [],
+    "generation": "1",
+    "unrecorded": [],
 }
 IMAGES = {"gateway": "sha256:" + "a" * 64, "agent": "sha256:" + "b" * 64}
 MACHINE = Machine(
