@@ -102,6 +102,8 @@ class Cleanup(CustomResource):
 
     strays: Output[list[str]]
     """Pools of libvirt that are in the way of the stack's own; empty when all is well."""
+    generation: Output[str]
+    """A number that grows when there were some: one of them may be the stack's own."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class Cleanup(CustomResource):
         opts: ResourceOptions | None = None,
     ) -> None:
         """Stand before all of ``sandbox``; ``machine`` says whether its agent is a VM."""
-        props = {"sandbox": sandbox, "machine": machine, **_unset("strays")}
+        props = {"sandbox": sandbox, "machine": machine, **_unset("strays generation")}
         super().__init__("abox:index:Cleanup", name, props, opts)
 
 

@@ -13,7 +13,7 @@ import pulumi_libvirt as libvirt
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
 from abox.host_state import POOLS, disk_folder
-from abox.naming import default_mac, filter_name, link_filter_name
+from abox.naming import FIRST_GENERATION, default_mac, filter_name, link_filter_name
 from abox.render.boot_script import render_boot_script
 from abox.render.cloud_init import GuestFile, GuestSpec, render_seed
 from abox.render.domain import (
@@ -28,6 +28,7 @@ from abox.render.nwfilter import FilterSpec, render_filter, render_link_filter
 from abox.render.volume import render_overlay_stylesheet
 from abox.settings import VmSettings
 from components.host import (
+    Cleanup,
     CloudInitVolume,
     DomainGeneration,
     DomainPosture,
@@ -102,7 +103,7 @@ class VmArgs:
     """PEM certificates of authorities that origins may use besides the public ones."""
     monitor: str
     """Path of the socket behind the monitor port; empty: the VM has none."""
-    cleanup: Resource
+    cleanup: Cleanup
     """Stands before filters, pool and files, and until they have gone."""
     before_domain: Sequence[Resource]
     """All that confines the VM: it stands before the VM is defined, and until it has gone."""
@@ -216,6 +217,7 @@ class Vm(ComponentResource):
         args, settings = self._args, self._args.settings
         pool = libvirt.Pool(
             f"{self._name}-pool",
+            name=args.cleanup.generation.apply(self._pool_name),
             type="dir",
             target=libvirt.PoolTargetArgs(path=disk_folder(args.sandbox)),
             opts=self._of_libvirt(args.cleanup),
@@ -265,6 +267,10 @@ class Vm(ComponentResource):
             opts=ResourceOptions(parent=self, depends_on=[root, workspace]),
         )
         return tidy, [root.id, workspace.id, seed.path]
+
+    def _pool_name(self, generation: str) -> Any:
+        """None, which lets Pulumi choose it, for the first: those have stood so since ever."""
+        return None if generation == FIRST_GENERATION else f"{self._name}-pool-{generation}"
 
     def _of_libvirt(self, after: Resource) -> ResourceOptions:
         return ResourceOptions(parent=self, provider=self._provider, depends_on=[after])

@@ -109,6 +109,10 @@ class Stack:
         document.setdefault("config", {})["abox:sandbox"] = dict(settings)
         path.write_text(yaml.safe_dump(document))
 
+    def state_file(self) -> Path:
+        """Where Pulumi keeps what it knows of the stack."""
+        return self.project.path / "state" / ".pulumi" / "stacks" / "abox" / f"{self.name}.json"
+
     def up(self, *, check: bool = True, path_first: Path | None = None) -> host.Completed:
         """Bring it to what its configuration says."""
         return self.project.pulumi(

@@ -54,6 +54,7 @@ CONTAINER = "docker:index/container:Container"
 
 MADE: dict[str, dict[str, Any]] = {
     "abox:index:SubnetLease": LEASE,
+    "abox:index:Cleanup": {"strays": [], "generation": "1"},
     "abox:index:CertificateAuthority": {
         "certificate": "PEM",
         "key": "KEY",
