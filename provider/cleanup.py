@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from abox.errors import HostError
 from abox.host_state import instance_dir
-from abox.naming import FIRST_GENERATION, filter_name, link_filter_name, table_name
+from abox.naming import filter_name, link_filter_name, table_name
 from provider import host, storage_pool
 from provider.firewall_table import FirewallTable
+from provider.generation import generation_of, next_generation
 from provider.leftovers import Leftovers
 from provider.nwfilter import NwFilter
 from provider.records import Records
@@ -51,7 +52,7 @@ class CleanupResource(Resource):
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """Nothing will be in the way."""
-        return _state(_next(old or {}))
+        return _state(next_generation(old or {}, "strays"))
 
     def create(self, inputs: Data) -> tuple[str, Data]:
         """What would be in the way goes, and empty volumes of an earlier life."""
@@ -63,13 +64,13 @@ class CleanupResource(Resource):
         # Either the stack holds it and it wasn't recorded, or nobody holds it. Both end well with
         # a pool of another name: pulumi-libvirt forgets what it holds, and the update the rest.
         strays = self._pools(resource_id) if state["machine"] else []
-        return {**_state(_generation(state)), "strays": strays}
+        return {**_state(generation_of(state)), "strays": strays}
 
     def update(self, resource_id: str, old: Data, new: Data) -> Data:
         """Take what is in the way away."""
         if new["machine"]:
             self._remove_pools(resource_id)
-        return _state(_next(old))
+        return _state(next_generation(old, "strays"))
 
     def delete(self, resource_id: str, state: Data) -> None:
         """What bears the sandbox's name now, no stack holds."""
@@ -89,14 +90,6 @@ class CleanupResource(Resource):
     def _remove_pools(self, sandbox: str) -> None:
         for pool in self._pools(sandbox):
             forget_pool(self._virsh, pool)
-
-
-def _generation(state: Data) -> str:
-    return str(state.get("generation") or FIRST_GENERATION)
-
-
-def _next(old: Data) -> str:
-    return str(int(_generation(old)) + (1 if old.get("strays") else 0))
 
 
 def _state(generation: str) -> Data:

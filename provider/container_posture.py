@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from abox.errors import HostError
+from abox.naming import FIRST_GENERATION
 from provider.engine import Engine
+from provider.generation import next_generation
 from provider.host import docker_errors
 from provider.leftovers import Leftovers
 from provider.posture import Expected, Facts, Finding, Repair, findings, summary
@@ -252,12 +254,12 @@ class ContainerGenerationResource(Resource):
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """The number is plain arithmetic, so that preview shows the replacement."""
-        return _generation(_next(old) if old else 1)
+        return _generation(next_generation(old or {}, "damage"))
 
     def create(self, inputs: Data) -> tuple[str, Data]:
         """Start at 1."""
         self._silence_strays(inputs)
-        return f"{inputs['sandbox']}/{inputs['role']}", _generation(1)
+        return f"{inputs['sandbox']}/{inputs['role']}", _generation(FIRST_GENERATION)
 
     def read(self, resource_id: str, state: Data) -> Data:  # noqa: ARG002
         """Look at the recorded container; one that is gone is pulumi-docker's to make again."""
@@ -275,7 +277,7 @@ class ContainerGenerationResource(Resource):
     def update(self, resource_id: str, old: Data, new: Data) -> Data:  # noqa: ARG002
         """The next number if there was damage; strays make room for the container."""
         self._silence_strays(new)
-        return _generation(_next(old))
+        return _generation(next_generation(old, "damage"))
 
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
         """The container went before: what bears the role still, no stack holds."""
@@ -305,9 +307,5 @@ class ContainerGenerationResource(Resource):
         Leftovers(self._engine).silence_containers(self._strays(inputs))
 
 
-def _next(old: Data) -> int:
-    return int(old["generation"]) + (1 if old.get("damage") else 0)
-
-
-def _generation(number: int) -> Data:
-    return {"generation": str(number), "damage": [], "strays": []}
+def _generation(number: str) -> Data:
+    return {"generation": number, "damage": [], "strays": []}

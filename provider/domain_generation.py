@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from abox.naming import FIRST_GENERATION
 from provider.domain_posture import PAUSED, ROLE, Domain, Tools, strays
+from provider.generation import next_generation
 from provider.records import Records
 from provider.resource import Data, Field, Resource
 
@@ -32,12 +34,12 @@ class DomainGenerationResource(Resource):
 
     def planned(self, inputs: Data, old: Data | None) -> Data:  # noqa: ARG002
         """The number is plain arithmetic, so that preview shows the replacement."""
-        return _generation(_next(old) if old else 1)
+        return _generation(next_generation(old or {}, "damage"))
 
     def create(self, inputs: Data) -> tuple[str, Data]:
         """Start at 1."""
         self._make_room(inputs["sandbox"])
-        return inputs["sandbox"], _generation(1)
+        return inputs["sandbox"], _generation(FIRST_GENERATION)
 
     def read(self, resource_id: str, state: Data) -> Data:  # noqa: ARG002
         """Look at the recorded domain, and for others that bear the sandbox's name."""
@@ -60,7 +62,7 @@ class DomainGenerationResource(Resource):
         self._make_room(new["sandbox"])
         for uuid in old.get("suspended") or []:
             Domain(uuid, self._tools).resume()
-        return _generation(_next(old))
+        return _generation(next_generation(old, "damage"))
 
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
         """The domain went before: what bears its sandbox's name still, no stack holds."""
@@ -76,9 +78,5 @@ class DomainGenerationResource(Resource):
             Domain(uuid, self._tools).silence()
 
 
-def _next(old: Data) -> int:
-    return int(old["generation"]) + (1 if old.get("damage") else 0)
-
-
-def _generation(number: int) -> Data:
-    return {"generation": str(number), "damage": [], "strays": [], "suspended": []}
+def _generation(number: str) -> Data:
+    return {"generation": number, "damage": [], "strays": [], "suspended": []}

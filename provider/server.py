@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,11 +43,14 @@ class AboxProvider(Provider):
 
     def __init__(self, load: Callable[[], Mapping[str, Resource]]) -> None:
         """Serve what ``load`` gives: resources by the last part of their type token."""
-        self._load = functools.cache(load)
+        self._load = load
+        self._served: Mapping[str, Resource] | None = None
 
     async def load(self) -> Mapping[str, Resource]:
         """The resources; the first call may take its time."""
-        return await asyncio.to_thread(self._load)
+        if self._served is None:
+            self._served = await asyncio.to_thread(self._load)
+        return self._served
 
     async def _resource(self, type_token: str) -> Resource:
         served = await self.load()

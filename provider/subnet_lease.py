@@ -26,6 +26,7 @@ from abox.naming import (
     table_name,
 )
 from provider import host
+from provider.generation import generation_of, next_generation
 from provider.host import Taken
 from provider.leftovers import Leftovers
 from provider.records import Records
@@ -308,7 +309,7 @@ class SubnetLeaseResource(Resource):
         """Names always, addresses if they're fixed or were leased."""
         sandbox = inputs["sandbox"]
         fixed = parse_subnet(old["subnet"] if old else inputs["subnet"])
-        known = {**_names(sandbox), **_state([], _next(old or {}))}
+        known = {**_names(sandbox), **_state([], next_generation(old or {}, "unrecorded"))}
         if fixed is not None:
             return {**_addresses(Lease(sandbox, fixed, "")), **known}
         return {**dict.fromkeys(_addresses(Lease(sandbox, 0, "")), UNKNOWN), **known}
@@ -326,7 +327,7 @@ class SubnetLeaseResource(Resource):
         lease = _stored(resource_id, state, leases)
         strays = self._strays(lease)
         told = [f"the network {each[:12]} is unfinished" for each in strays]
-        live = _state(leases.conflicts(lease) + told, _generation(state))
+        live = _state(leases.conflicts(lease) + told, generation_of(state))
         # Either the stack holds it and it wasn't recorded, or nobody holds it. Both end well with
         # networks of another label: pulumi-docker removes what it holds, and the update the rest.
         unrecorded = strays if strays and self._lacks_network(lease) else []
@@ -339,7 +340,7 @@ class SubnetLeaseResource(Resource):
         self._leftovers().remove_twins(lease.sandbox, lease.interfaces)
         self._leftovers().remove_networks(self._strays(lease))
         leases.restore(lease)
-        return _outputs(lease, _state(leases.conflicts(lease), _next(old)))
+        return _outputs(lease, _state(leases.conflicts(lease), next_generation(old, "unrecorded")))
 
     def delete(self, resource_id: str, state: Data) -> None:  # noqa: ARG002
         """Give the addresses back; the last of the sandbox to go takes everything left along."""
@@ -369,14 +370,6 @@ def _names(sandbox: str) -> Data:
         "egress_bridge": egress_bridge_name(sandbox),
         "table": table_name(sandbox),
     }
-
-
-def _generation(state: Data) -> str:
-    return str(state.get("generation") or FIRST_GENERATION)
-
-
-def _next(old: Data) -> str:
-    return str(int(_generation(old)) + (1 if old.get("unrecorded") else 0))
 
 
 def _state(conflicts: list[str], generation: str) -> Data:
