@@ -14,6 +14,8 @@ STATE_DIR = "/var/lib/abox"
 """Leases, records and logs of this host's sandboxes."""
 POOLS = "/var/lib/libvirt/images/abox"
 """Holds one folder of disks for each VM; QEMU's user may enter it."""
+LIBVIRT_URI = "qemu:///system"
+"""Where libvirt's daemon of the whole host answers: VMs are never a user session's."""
 STATE_VARIABLE = "ABOX_STATE_DIR"
 """Variable that names another folder."""
 

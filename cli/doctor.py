@@ -15,6 +15,7 @@ from rich.text import Text
 
 from abox.addresses import EGRESS_POOL, SANDBOX_POOL
 from abox.errors import ExitCode, HostError
+from abox.host_state import LIBVIRT_URI
 from abox.resolv_conf import parse_resolvers
 from cli import host
 from cli.checkout import Checkout, current_checkout
@@ -250,7 +251,7 @@ def look_at_virtual_machines(_: Checkout) -> Iterator[Finding]:
         return
     yield Finding("qemu", "ok", f"QEMU {version}")
     answers = hypervisor.answers()
-    found = f"answers at {hypervisor.URI}" if answers else "doesn't answer"
+    found = f"answers at {LIBVIRT_URI}" if answers else "doesn't answer"
     yield _judged("libvirt", found, "run `make vm`, which starts it", good=answers, else_="warning")
     yield judge_acceleration(acceleration.read(), device=acceleration.DEVICE.exists())
 

@@ -13,51 +13,9 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import NoReturn, cast
 
-from abox.errors import HostError
+from toolchain.shell import Finished, missing, run
 
-
-@dataclass(frozen=True)
-class Finished:
-    """How a process ended."""
-
-    code: int
-    """Exit code; negative: the signal that ended it."""
-    stdout: str
-    stderr: str
-
-
-def run(
-    arguments: Sequence[str],
-    *,
-    stdin: str = "",
-    timeout_s: float = 30.0,
-    environment: Mapping[str, str] | None = None,
-) -> Finished:
-    """Run a program to its end and return what it printed, whatever its exit code.
-
-    Raises:
-        HostError: the program isn't there, or it was still running after `timeout_s`.
-    """
-    try:
-        done = subprocess.run(
-            list(arguments),
-            input=stdin.encode(),
-            capture_output=True,
-            timeout=timeout_s,
-            env=None if environment is None else dict(environment),
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
-    except subprocess.TimeoutExpired as error:
-        raise HostError(
-            what=f"{_shown(arguments)} did not end within {timeout_s:g} s",
-            why="the program hangs, or this machine is overloaded",
-            remedy="run `abox doctor`, then try again",
-        ) from error
-    return Finished(
-        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    )
+__all__ = ["Finished", "Running", "interrupt", "piped", "pipes", "replace", "run", "running"]
 
 
 def replace(arguments: Sequence[str]) -> NoReturn:
@@ -69,7 +27,7 @@ def replace(arguments: Sequence[str]) -> NoReturn:
     try:
         os.execvp(arguments[0], list(arguments))  # noqa: S606  no shell is wanted
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
 
 
 @dataclass(frozen=True)
@@ -113,7 +71,7 @@ def running(
             errors="replace",
         )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
     try:
         yield Running(process)
     except KeyboardInterrupt:
@@ -146,7 +104,7 @@ def piped(arguments: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
     with process:
         try:
             yield process
@@ -167,17 +125,3 @@ def pipes(process: "subprocess.Popen[bytes]") -> tuple[FileIO, FileIO, FileIO]:
 def interrupt(process: "subprocess.Popen[bytes]") -> None:
     """Ask a program to end as Ctrl-C does; no error if it has ended."""
     process.send_signal(signal.SIGINT)
-
-
-def _missing(program: str) -> HostError:
-    """Error for a program that isn't on PATH."""
-    return HostError(
-        what=f"{program} was not found",
-        why="it is not installed, or the folder that holds it is not on PATH",
-        remedy="run `make up` once in the checkout, or `abox doctor` to see what is missing",
-    )
-
-
-def _shown(arguments: Sequence[str]) -> str:
-    """First words of a command line, for a message."""
-    return " ".join(arguments[:4])

@@ -14,7 +14,7 @@ from typing import Any
 
 from abox.errors import HostError
 from abox.filter_race import again_if_lost
-from abox.host_state import instance_dir, state_dir
+from abox.host_state import LIBVIRT_URI, instance_dir, state_dir
 from abox.render.domain import sandbox_of
 from abox.snapshots import (
     QUERY_BLOCK,
@@ -30,7 +30,6 @@ from abox.snapshots import (
 )
 from cli import host
 
-URI = "qemu:///system"
 OFF = ("shut off", "crashed")
 """libvirt's words for a machine that has no process."""
 
@@ -43,7 +42,10 @@ def virsh(*arguments: str) -> str:
 
     Raises: HostError if libvirt doesn't answer, or refuses.
     """
-    call, remedy = ["virsh", "-q", "-c", URI, *arguments], "see with `abox doctor` what is missing"
+    call, remedy = (
+        ["virsh", "-q", "-c", LIBVIRT_URI, *arguments],
+        "see with `abox doctor` what is missing",
+    )
     return again_if_lost(lambda: _done(call, remedy), HostError, time.sleep)
 
 

@@ -12,7 +12,7 @@ import pulumi_command as command
 import pulumi_libvirt as libvirt
 from pulumi import ComponentResource, Input, Output, Resource, ResourceOptions
 
-from abox.host_state import POOLS, disk_folder
+from abox.host_state import LIBVIRT_URI, POOLS, disk_folder
 from abox.naming import FIRST_GENERATION, default_mac, filter_name, link_filter_name
 from abox.render.boot_script import render_boot_script
 from abox.render.cloud_init import GuestFile, GuestSpec, render_seed
@@ -40,7 +40,6 @@ from components.host import (
     SubnetLease,
 )
 
-LIBVIRT_URI = "qemu:///system"
 GIGABYTE = 1024**3
 
 READY_TIMEOUT_S = 900

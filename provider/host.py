@@ -37,8 +37,6 @@ from provider.engine import Engine
 COMMAND_TIMEOUT_S = 60
 """Seconds until a host command counts as hung."""
 
-LIBVIRT_URI = "qemu:///system"
-
 _QEMU_PIDS = Path("/run/libvirt/qemu")
 _SECCOMP_FILTER = "Seccomp:\t2"
 
@@ -100,7 +98,7 @@ def nft(*arguments: str, stdin: str = "") -> str:
 
 def virsh(*arguments: str, stdin: str = "") -> str:
     """Run libvirt's tool against the system's daemon."""
-    call = ("virsh", "--quiet", "--connect", LIBVIRT_URI, *arguments)
+    call = ("virsh", "--quiet", "--connect", host_state.LIBVIRT_URI, *arguments)
     return again_if_lost(lambda: run(*call, stdin=stdin), HostError, time.sleep)
 
 

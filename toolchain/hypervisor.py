@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from abox.errors import HostError
+from abox.host_state import LIBVIRT_URI
 from toolchain import acceleration, shell
 from toolchain.engine import last_words, processes_named, program_of, read_pid
 from toolchain.layout import HOST_RUN, HOST_STATE
 from toolchain.locks import exclusive
 from toolchain.progress import Step
 
-URI = "qemu:///system"
 SOCKET = Path("/run/libvirt/libvirt-sock")
 
 DAEMONS = ("virtlogd", "libvirtd")
@@ -55,7 +55,7 @@ or minutes each. The host's own device isn't touched."""
 
 
 def ensure(step: Step) -> None:
-    """See to it that libvirt answers at `URI`.
+    """See to it that libvirt answers at `LIBVIRT_URI`.
 
     Raises:
         HostError: it doesn't, and can't be started; the reason is in the message.
@@ -68,7 +68,7 @@ def ensure(step: Step) -> None:
             return
         if os.geteuid() != 0:
             raise HostError(
-                what=f"libvirt doesn't answer at {URI}",
+                what=f"libvirt doesn't answer at {LIBVIRT_URI}",
                 why="only root can start it",
                 remedy="run the command as root, or start libvirtd",
             )
@@ -84,11 +84,13 @@ def answers(step: Step | None = None) -> bool:
         return False
     try:
         # Its address, not its version: for that it would look at QEMU first.
-        said = shell.run(["virsh", "--quiet", "--connect", URI, "uri"], timeout_s=ANSWER_TIMEOUT_S)
+        said = shell.run(
+            ["virsh", "--quiet", "--connect", LIBVIRT_URI, "uri"], timeout_s=ANSWER_TIMEOUT_S
+        )
     except HostError:
         return False
     if said.code == 0 and step is not None:
-        step.done(f"libvirt answers at {URI}")
+        step.done(f"libvirt answers at {LIBVIRT_URI}")
     return said.code == 0
 
 
@@ -191,7 +193,7 @@ def _wait(step: Step, offset: int = 0, ended: Callable[[], bool] = lambda: False
         step.tick("waiting for libvirt to answer")
         time.sleep(0.2)
     raise HostError(
-        what=f"libvirt doesn't answer at {URI}",
+        what=f"libvirt doesn't answer at {LIBVIRT_URI}",
         why=last_words(_said_since(offset)),
         remedy=f"look at {_log('libvirtd')}, or at the service's log, then run this again",
     )
@@ -231,7 +233,7 @@ def stop(step: Step) -> None:
         step.done("no libvirtd that abox started is running")
         return
     listed = shell.run(
-        ["virsh", "--quiet", "--connect", URI, "list", "--name"], timeout_s=ANSWER_TIMEOUT_S
+        ["virsh", "--quiet", "--connect", LIBVIRT_URI, "list", "--name"], timeout_s=ANSWER_TIMEOUT_S
     )
     running = listed.stdout.split()
     if running:

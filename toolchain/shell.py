@@ -1,4 +1,4 @@
-"""The one module of the toolchain that starts processes.
+"""Starts processes: the one module of the toolchain that does, and what `cli/host.py` builds on.
 
 Every call takes a list of arguments (never a shell line). What may take longer than a few seconds
 reports while it runs.
@@ -38,6 +38,7 @@ class Finished:
 def run(
     arguments: Sequence[str | Path],
     *,
+    stdin: str = "",
     timeout_s: float = 60.0,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
@@ -50,7 +51,7 @@ def run(
     try:
         done = subprocess.run(
             [str(argument) for argument in arguments],
-            stdin=subprocess.DEVNULL,
+            input=stdin.encode(),
             capture_output=True,
             timeout=timeout_s,
             env=None if environment is None else dict(environment),
@@ -58,7 +59,7 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
     except subprocess.TimeoutExpired as error:
         raise HostError(
             what=f"{_shown(arguments)} did not end within {timeout_s:g} s",
@@ -132,7 +133,7 @@ def _spawn(
             process_group=0,
         )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
 
 
 def _read_lines(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str | None]") -> None:
@@ -184,7 +185,7 @@ def foreground(
             cwd=directory,
         )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -209,7 +210,7 @@ def daemon(arguments: Sequence[str | Path], *, log: Path) -> "subprocess.Popen[b
                 start_new_session=True,
             )
     except FileNotFoundError as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
 
 
 def child(
@@ -244,7 +245,7 @@ def child(
             start_new_session=True,
         )
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _missing(arguments[0]) from error
+        raise missing(arguments[0]) from error
 
 
 def read_until(process: "subprocess.Popen[bytes]", text: str, timeout_s: float) -> tuple[str, bool]:
@@ -330,12 +331,12 @@ def require(finished: Finished, *, what: str, why: str = "", remedy: str) -> Fin
     raise HostError(what=what, why=f"{why}: {reason}" if why else reason, remedy=remedy)
 
 
-def _missing(program: str | Path) -> HostError:
+def missing(program: str | Path) -> HostError:
     """Error for a program that isn't on PATH."""
     return HostError(
         what=f"{program} was not found",
         why="it is not installed, or the folder that holds it is not on PATH",
-        remedy="install it, or run `make up`, which installs what it can",
+        remedy="run `make up` in the checkout, which installs what it can, or install it",
     )
 
 

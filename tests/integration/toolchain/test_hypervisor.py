@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from abox.host_state import LIBVIRT_URI
 from images.build import build
 from tests import host
 from toolchain import acceleration, hypervisor
@@ -81,7 +82,7 @@ def test_running_libvirt_is_used_as_it_is(capsys: pytest.CaptureFixture[str]) ->
 def test_qemu_is_looked_at_once() -> None:
     """Not at every call, as libvirt does where a KVM is there that doesn't work."""
     hypervisor.ensure(Step("vm"))
-    ask = ["virsh", "-q", "-c", hypervisor.URI, "domcapabilities", "--virttype", "qemu"]
+    ask = ["virsh", "-q", "-c", LIBVIRT_URI, "domcapabilities", "--virttype", "qemu"]
     host.run(ask, timeout_s=200)
     cache = Path("/var/cache/libvirt/qemu/capabilities")
     before = {path: path.stat().st_mtime_ns for path in cache.glob("*.xml")}

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from abox.filter_race import again_if_lost
+from abox.host_state import LIBVIRT_URI
 from tests import host
 from tests.recordings import (
     CallFailedError,
@@ -44,7 +45,7 @@ BRIDGE_KEY = "e2bfb730-ecaa-11e6-8f88-34363bc7c4c0"
 
 
 def virsh(*arguments: str, check: bool = True) -> str:
-    command = ["virsh", "-q", "-c", hypervisor.URI, *arguments]
+    command = ["virsh", "-q", "-c", LIBVIRT_URI, *arguments]
     done = again_if_lost(lambda: host.run(command, check=check), host.CommandError, time.sleep)
     return done.stdout.strip()
 
