@@ -30,7 +30,9 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 from abox.errors import AboxError, HostError, SettingsError
 from toolchain import python_packages, shell
+from toolchain.fork_server import ForkServer
 from toolchain.python_packages import Distribution, installed
+from toolchain.shell import Process
 
 EXEC_SCRIPT = "pulumi-language-python-exec"
 """The script of Pulumi's sdk module that runs a program; the toolchain installs it."""
@@ -183,12 +185,21 @@ def _refuse(context: grpc.ServicerContext, error: AboxError) -> NoReturn:
 class Children:
     """The processes that calls have started; each ends with its call, or with the host."""
 
-    def __init__(self) -> None:
-        self._running: set[Any] = set()
+    def __init__(self, forks: ForkServer | None) -> None:
+        self._forks = forks
+        self._running: set[Process] = set()
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self, context: grpc.ServicerContext, arguments: Sequence[str], **options: Any) -> Any:
+    def start(
+        self,
+        context: grpc.ServicerContext,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path | None = None,
+        piped: bool = False,
+    ) -> Process:
         """Start a process for a call: a cancelled call ends it and its whole group.
 
         Raises:
@@ -201,13 +212,24 @@ class Children:
                     why="the language host is stopping",
                     remedy="run the command again",
                 )
-            process = shell.child(arguments, **options)
+            process: Process | None = None
+            if self._forks is not None:
+                process = self._forks.start(
+                    arguments,
+                    environment=environment,
+                    directory=None if directory is None else str(directory),
+                    piped=piped,
+                )
+            if process is None:
+                process = shell.child(
+                    arguments, environment=environment, directory=directory, piped=piped
+                )
             self._running.add(process)
         if not context.add_callback(lambda: self.end(process)):
             self.end(process)
         return process
 
-    def end(self, process: Any) -> None:
+    def end(self, process: Process) -> None:
         """End a process and its group; harmless if it has ended."""
         shell.end_group(process, GRACE_S)
         with self._lock:
@@ -232,11 +254,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     "unimplemented", which the CLI reports as such.
     """
 
-    def __init__(self, *, version: str, engine: str, exec_script: Path) -> None:
+    def __init__(
+        self, *, version: str, engine: str, exec_script: Path, forks: ForkServer | None = None
+    ) -> None:
         self._version = version
         self._engine = engine
         self._exec_script = exec_script
-        self.children = Children()
+        self.children = Children(forks)
 
     def Handshake(self, request: Any, context: grpc.ServicerContext) -> Any:
         """First call of the CLI; carries the engine's address."""
@@ -382,7 +406,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         self.children.end(process)
         yield language_pb2.RunPluginResponse(exitcode=code)
 
-    def _start_plugin(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def _start_plugin(self, request: Any, context: grpc.ServicerContext) -> Process:
         """Start the process of a plugin."""
         _refuse_debugger(request)
         interpreter = find_interpreter(request.info)
@@ -434,7 +458,7 @@ def _plugin_version(plugin: Mapping[str, Any], distribution: Distribution) -> st
     return "v" + str(plugin.get("version") or distribution.version).lstrip("v")
 
 
-def _output(process: Any) -> Iterator[tuple[str, bytes]]:
+def _output(process: Process) -> Iterator[tuple[str, bytes]]:
     """What a process prints, as it comes, each piece with the name of its stream."""
     pieces: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
 
@@ -489,10 +513,11 @@ def engine_address(arguments: Sequence[str]) -> str:
     return positional[-1] if positional else ""
 
 
-def main(arguments: Sequence[str], exec_script: Path) -> NoReturn:
+def main(arguments: Sequence[str], exec_script: Path, forks: ForkServer) -> NoReturn:
     """Entry of `pulumi-language-python`."""
     version = importlib.metadata.version("pulumi")
-    serve(LanguageHost(version=version, engine=engine_address(arguments), exec_script=exec_script))
+    engine = engine_address(arguments)
+    serve(LanguageHost(version=version, engine=engine, exec_script=exec_script, forks=forks))
     # Threads of calls that were cut off may still hold pipes; nothing of theirs is wanted.
     sys.stdout.flush()
     os._exit(0)

@@ -39,7 +39,12 @@ LAUNCHER = """\
 \"\"\"Pulumi's language host for Python, from the checkout's own sources.\"\"\"
 import sys
 
+fresh = sys.path[1:]
 sys.path.insert(0, {root!r})
+from toolchain import fork_server
+
+forks = fork_server.fork(fresh)  # before anything starts a thread
+
 from pathlib import Path
 
 from toolchain.plugins import protocol
@@ -48,7 +53,7 @@ protocol.take_alone()
 
 from toolchain.language_host import EXEC_SCRIPT, main
 
-main(sys.argv[1:], Path(__file__).resolve().with_name(EXEC_SCRIPT))
+main(sys.argv[1:], Path(__file__).resolve().with_name(EXEC_SCRIPT), forks)
 """
 
 

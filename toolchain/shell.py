@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 
 from abox.errors import HostError
 
@@ -23,6 +23,24 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 TAIL_LINES = 40
 """Lines of a failed program's output that are kept for the message."""
+
+
+class Process(Protocol):
+    """A process that leads a group of its own."""
+
+    stdout: Any
+    """Its output in bytes, if it is piped; else None."""
+    stderr: Any
+
+    @property
+    def pid(self) -> int:
+        """Number of the process and of its group."""
+
+    def poll(self) -> int | None:
+        """Exit code; None while it runs."""
+
+    def wait(self) -> int:
+        """Exit code, once it has ended."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +303,7 @@ def which(program: str) -> str | None:
 
 
 def end_group(
-    process: "subprocess.Popen[bytes] | subprocess.Popen[str]",
+    process: Process,
     grace_s: float,
     stop: signal.Signals = signal.SIGTERM,
 ) -> None:

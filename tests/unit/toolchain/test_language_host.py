@@ -17,7 +17,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc
 
 from tests.host import wait_until
-from toolchain import language_host, shell
+from toolchain import language_host, pulumi_cli, shell
 from toolchain.language_host import LanguageHost, engine_address, make_server
 from toolchain.layout import PLUGINS, this_checkout
 
@@ -27,6 +27,7 @@ from pathlib import Path
 out = Path(os.environ["RECORD"])
 names = ("PULUMI_CONFIG", "PULUMI_CONFIG_SECRET_KEYS", "VIRTUAL_ENV", "PATH", "PYTHONHOME")
 seen = {"argv": sys.argv[1:], "env": {n: os.environ.get(n) for n in names}, "pid": os.getpid()}
+seen["parent"] = os.getppid()
 how = os.environ.get("HOW", "0")
 if how == "stay":
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -404,13 +405,11 @@ def running_host(tmp_path: Path, *prefix: str) -> Iterator[Any]:
     """A language host in a process of its own, started by the words of `prefix` if given."""
     launcher = tmp_path / "launcher"
     launcher.write_text(
-        "import sys\nfrom pathlib import Path\n"
-        "from toolchain.language_host import main\n"
-        f"main(sys.argv[1:], Path({str(tmp_path / 'exec-script')!r}))\n"
+        pulumi_cli.LAUNCHER.format(python=sys.executable, root=str(this_checkout().root))
     )
-    (tmp_path / "exec-script").write_text(EXEC_SCRIPT)
+    (tmp_path / language_host.EXEC_SCRIPT).write_text(EXEC_SCRIPT)
     command = [*prefix, sys.executable, str(launcher), "127.0.0.1:7"]
-    environment = {**os.environ, "PYTHONPATH": str(this_checkout().root), "HOW": "stay"}
+    environment = {**os.environ, "HOW": "stay"}
     process = shell.child(command, environment=environment, piped=True)
     try:
         yield process
@@ -419,16 +418,26 @@ def running_host(tmp_path: Path, *prefix: str) -> Iterator[Any]:
         process.communicate()
 
 
+@pytest.mark.parametrize("options", [{}, {"toolchain": "pip"}], ids=["interpreter", "copy"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_host_quietly_with_its_children(
-    tmp_path: Path, project: Path, record: Path, number: signal.Signals
+    tmp_path: Path,
+    project: Path,
+    record: Path,
+    number: signal.Signals,
+    options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SIGINT and SIGTERM end the host with code 0, no word on stderr, and no child left."""
+    monkeypatch.delenv("PULUMI_PYTHON_CMD", raising=False)
+    info = program_info(project, **options)
     with running_host(tmp_path) as process:
         address = f"127.0.0.1:{int(process.stdout.readline())}"
         with grpc.insecure_channel(address) as channel:
-            call = language_pb2_grpc.LanguageRuntimeStub(channel).Run.future(run_request(project))
+            request = run_request(project, info=info)
+            call = language_pb2_grpc.LanguageRuntimeStub(channel).Run.future(request)
             seen = read_record(record)
+            assert (seen["parent"] != process.pid) is bool(options), "the copy is none"
             process.send_signal(number)
             assert process.wait(timeout=10) == 0
             # Cut off, or answered in the last moment: never taken for a program that succeeded.
