@@ -24,6 +24,9 @@ UID = GID = 1000
 HOME = "/home/agent"
 WORKSPACE = "/workspace"
 VENV = f"{HOME}/.venv"
+PIP = "/usr/local/lib/python-venv"
+"""What a new venv holds, pip and setuptools: 1,600 files, which the engine would otherwise copy
+into every new home. A newer one that the agent installs lies in its venv and comes first."""
 
 REQUIREMENTS = PROJECT / "requirements/agent.txt"
 """Locks Node.js, which is taken from a wheel: Debian's own ignores the proxy variables."""
@@ -115,8 +118,7 @@ def furnish(root: Path) -> None:
     for folder in BROWSER_FOLDERS:
         make_link(root, f"/etc/{folder}/policies/managed/abox.json", BROWSER_POLICY)
     write_file(root, "/etc/firefox/policies/policies.json", FIREFOX_POLICY)
-    compile_python(root, PYTHON_FOLDERS)
-    compile_python(root, (VENV,), mode="checked-hash")
+    compile_python(root, (*PYTHON_FOLDERS, PIP))
 
 
 def render_profile() -> str:
@@ -149,8 +151,14 @@ def _home(root: Path) -> None:
     for folder in HOME_FOLDERS:
         make_folder(root, f"{HOME}/{folder}")
     in_tree(root, "python3", "-m", "venv", VENV)
-    for cache in sorted((root / VENV.lstrip("/")).rglob("__pycache__")):
+    (packages,) = (root / VENV.lstrip("/")).glob("lib/python3*/site-packages")
+    shared = make_folder(root, PIP)
+    for entry in sorted(packages.iterdir()):
+        if entry.suffix != ".pth":  # those count in a venv's own folder alone
+            entry.rename(shared / entry.name)
+    for cache in sorted(shared.rglob("__pycache__")):
         shutil.rmtree(cache)
+    (packages / "abox.pth").write_text(f"{PIP}\n")  # read before setuptools' own, by its name
     own_tree(home, uid=UID, gid=GID)
 
 

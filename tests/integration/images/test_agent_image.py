@@ -25,29 +25,37 @@ TOOLS = (
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    """A folder with a wheel that pip can install without a network."""
+def wheels(tmp_path: Path) -> Path:
+    """A folder with wheels that pip can install without a network: a program, and a newer pip."""
     folder = tmp_path / "wheels"
     folder.mkdir()
-    files = {
-        "abxt_hello.py": b"def main() -> None:\n    print('hello from a wheel')\n",
-        "abxt_hello-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: abxt-hello\n"
-        b"Version: 1.0\n",
-        "abxt_hello-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\n"
-        b"Root-Is-Purelib: true\nTag: py3-none-any\n",
-        "abxt_hello-1.0.dist-info/entry_points.txt": b"[console_scripts]\n"
-        b"abxt-hello = abxt_hello:main\n",
-    }
-    record = "".join(
-        f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items()
-    )
-    record += "abxt_hello-1.0.dist-info/RECORD,,\n"
-    with zipfile.ZipFile(folder / "abxt_hello-1.0-py3-none-any.whl", "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-        archive.writestr("abxt_hello-1.0.dist-info/RECORD", record)
+    hello = b"def main() -> None:\n    print('hello from a wheel')\n"
+    _write_wheel(folder, "abxt_hello", "1.0", {"abxt_hello.py": hello}, "abxt_hello:main")
+    newer = {"pip/__init__.py": b"def main() -> None:\n    print('a newer pip')\n"}
+    _write_wheel(folder, "pip", "99.0", newer, "pip:main")
     folder.chmod(0o755)
     return folder
+
+
+def _write_wheel(
+    folder: Path, name: str, version: str, modules: dict[str, bytes], main: str
+) -> None:
+    """A wheel with a program of its own name."""
+    about = f"{name}-{version}.dist-info"
+    program = name.replace("_", "-")
+    texts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {program}\nVersion: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "entry_points.txt": f"[console_scripts]\n{program} = {main}\n",
+    }
+    files = modules | {f"{about}/{file}": text.encode() for file, text in texts.items()}
+    record = "".join(
+        f"{file},sha256={_digest(content)},{len(content)}\n" for file, content in files.items()
+    )
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+        archive.writestr(f"{about}/RECORD", f"{record}{about}/RECORD,,\n")
 
 
 def _digest(content: bytes) -> str:
@@ -105,27 +113,39 @@ def test_compiler_works(agent: Run) -> None:
     assert done.stdout == "code 7\n"
 
 
-def test_pip_installs_into_the_venv_on_path(agent: Run, wheel: Path) -> None:
+def test_pip_installs_into_the_venv_on_path(agent: Run, wheels: Path) -> None:
     """`pip install` needs no setting, and the program that it brought is found."""
     done = agent(
         "pip install -q --no-index abxt-hello --find-links /wheels; abxt-hello; "
         "bash -lc 'abxt-hello; command -v pip'",
-        options=["-v", f"{wheel}:/wheels:ro"],
+        options=["-v", f"{wheels}:/wheels:ro"],
     )
     assert done.stdout.splitlines() == [
         *("hello from a wheel", "hello from a wheel", "/home/agent/.venv/bin/pip")
     ]
 
 
-def test_edited_python_module_takes_effect(agent: Run) -> None:
-    """Bytecode that the image holds for the venv doesn't outlive an edit of its source."""
+def test_pip_replaces_itself_in_the_venv(agent: Run, wheels: Path) -> None:
+    """A newer pip takes the place of the image's, though that one lies outside the home."""
     done = agent(
-        "site=$(python3 -c 'import pip; print(pip.__path__[0])')\n"
-        "ls $site/__pycache__/__init__.*.pyc >/dev/null\n"
-        "echo '__version__ = \"edited\"' >> $site/__init__.py\n"
-        "python3 -c 'import pip; print(pip.__version__)'"
+        "pip --version | cut -d' ' -f1\n"
+        "pip install -q --no-index --find-links /wheels --upgrade pip\n"
+        "pip; python3 -c 'import pip; print(pip.__file__)'",
+        options=["-v", f"{wheels}:/wheels:ro"],
     )
-    assert done.stdout == "edited\n"
+    assert done.stdout.splitlines() == [
+        "pip",
+        "a newer pip",
+        "/home/agent/.venv/lib/python3.11/site-packages/pip/__init__.py",
+    ]
+
+
+def test_a_home_is_small_enough_to_be_copied_at_once(agent: Run) -> None:
+    """The engine copies the image's home into every new volume, file by file."""
+    done = agent("find /home/agent | wc -l; pip list --format=freeze | cut -d= -f1; pip check")
+    files, *packages = done.stdout.splitlines()
+    assert int(files) < 100
+    assert packages == ["pip", "setuptools", "No broken requirements found."]
 
 
 def test_npm_installs_global_packages_without_root(agent: Run) -> None:
@@ -220,9 +240,9 @@ def volume() -> Iterator[str]:
     host.run(["docker", "volume", "rm", "-f", name])
 
 
-def test_home_outlives_the_container(images: dict[str, Locked], volume: str, wheel: Path) -> None:
+def test_home_outlives_the_container(images: dict[str, Locked], volume: str, wheels: Path) -> None:
     """What was installed into the home is there in the next container."""
-    options = ["-v", f"{volume}:/home/agent", "-v", f"{wheel}:/wheels:ro"]
+    options = ["-v", f"{volume}:/home/agent", "-v", f"{wheels}:/wheels:ro"]
     identity = images["agent"].id
     run_in(
         identity,
