@@ -2,7 +2,7 @@
 
 serve    the daemon
 collect  write the verdict log (the daemon starts it)
-apply    make the policy on standard input live; one line of JSON says how it went
+apply    make the policy on standard input live; one line of JSON says how it went and what is live
 status   what is live, as one line of JSON
 ready    wait until dns and proxy serve
 init     write the files of a pod without a policy
@@ -57,8 +57,8 @@ def _collect(_options: argparse.Namespace) -> int:
 def _apply(_options: argparse.Namespace) -> int:
     from abox.errors import AboxError
     from gateway.apply import apply
-    from gateway.authority import Authority
     from gateway.plan import parse_plan
+    from gateway.status import read_status
 
     try:
         plan = parse_plan(sys.stdin.read())
@@ -66,8 +66,7 @@ def _apply(_options: argparse.Namespace) -> int:
     except AboxError as error:
         _print({"ok": False, "error": error.to_document()})
         return int(error.exit_code)
-    authority = Authority.from_pem(plan.certificate.encode(), plan.key.encode())
-    _print({"ok": True, "policy_hash": plan.policy_hash, "ca_fingerprint": authority.fingerprint})
+    _print({"ok": True, **read_status(_gateway()).to_document()})
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import docker.errors
@@ -38,6 +38,12 @@ class Live:
     trust_sha256: str = ""
     """Digest of the agent's bundle of trusted certificates."""
 
+    @classmethod
+    def from_answer(cls, answer: Mapping[str, Any]) -> Live:
+        """What an answer of ``control`` says; empty where it says nothing sensible."""
+        known = {field.name: answer.get(field.name) for field in fields(cls)}
+        return cls(**{name: value for name, value in known.items() if isinstance(value, str)})
+
 
 @dataclass(frozen=True)
 class Gateway:
@@ -61,11 +67,7 @@ class Gateway:
                 )
             except (docker.errors.APIError, TimeoutError):
                 return Live()  # it stopped or hangs: nothing is known to be live
-        answer = _answer(result) or {}
-        known = {
-            name: answer.get(name) for name in ("policy_hash", "ca_fingerprint", "trust_sha256")
-        }
-        return Live(**{name: value for name, value in known.items() if isinstance(value, str)})
+        return Live.from_answer(_answer(result) or {})
 
     def apply(self, document: dict[str, Any]) -> Live:
         """Make ``document`` live and return what is live then.
@@ -94,7 +96,7 @@ class Gateway:
         if answer.get("ok") is not True:
             error = answer.get("error")
             raise AboxError.from_document(error if isinstance(error, dict) else {})
-        return self.status()
+        return Live.from_answer(answer)
 
     def _wait_until_running(self, engine: Engine) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -141,7 +141,9 @@ class Stack:
 
     def destroy(self, *, check: bool = True) -> host.Completed:
         """Take everything away."""
-        return self.project.pulumi("destroy", "--yes", "--stack", self.name, check=check)
+        return self.project.pulumi(
+            "destroy", "--yes", "--skip-preview", "--stack", self.name, check=check
+        )
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs."""

@@ -28,7 +28,7 @@ def apply(document):
         "trust_sha256": hashlib.sha256(json.dumps(document["trusted_cas"]).encode()).hexdigest(),
     }
     STATE.write_text(json.dumps(live))
-    return {"ok": True}
+    return {"ok": True, **live}
 
 
 if sys.argv[1] == "apply":

@@ -260,7 +260,7 @@ def gateway_policy(folder: Path) -> Sample:
             live["policy_hash"] = combined_hash(policy.hash, found)
             live["ca_fingerprint"] = fingerprint(document["ca"]["certificate"])
             live["trust_sha256"] = "abc"
-            return ExecResult(0, b'{"ok": true}\n', b"")
+            return ExecResult(0, json.dumps({"ok": True, **live}).encode(), b"")
         return ExecResult(0, json.dumps(live).encode(), b"")
 
     running = {name: container_inspection(name) for name in ("control1", "control2")}

@@ -10,7 +10,7 @@ from abox.allowlist import parse_policy
 from abox.errors import AboxError, HostError
 from provider import gateway_policy
 from provider.engine import ExecResult
-from provider.gateway_policy import Gateway, Live
+from provider.gateway_policy import Gateway, GatewayPolicyResource, Live
 from provider.resource import UNKNOWN
 from tests.unit.provider.samples import (
     FIRST_CA,
@@ -57,6 +57,19 @@ def test_dead_pod_has_nothing_live(dead):
     assert dead.status() == Live()
 
 
+def test_a_push_gives_what_the_pod_says_is_live_then():
+    said = json.dumps({"ok": True, **HASHES}).encode()
+    assert gateway(stdout=said).apply({}) == Live(**HASHES)
+
+
+@pytest.mark.parametrize("live", [{}, HASHES, {**HASHES, "policy_hash": None}])
+def test_something_else_live_after_apply_is_an_error(tmp_path, live):
+    sample = sample_of(tmp_path)
+    other = gateway(stdout=json.dumps({"ok": True, **live}).encode())
+    with pytest.raises(HostError, match="something else is live"):
+        GatewayPolicyResource(other.engine).create({**sample.inputs, "container": "control"})
+
+
 def test_no_engine_is_an_error_and_not_a_dead_pod():
     refusal = HostError(what="no Docker engine answers", why="refused", remedy="start dockerd")
     with pytest.raises(HostError, match="Docker"):
@@ -96,14 +109,6 @@ def test_key_goes_to_standard_input_and_not_on_a_command_line(tmp_path):
     body = next(stdin for _, command, stdin, _ in calls if command[-1] == "apply")
     assert json.loads(body)["ca"]["key"] == FIRST_CA.key
     assert "PRIVATE" not in str([command for _, command, _, _ in calls])
-
-
-def test_something_else_live_after_apply_is_an_error(tmp_path, monkeypatch):
-    sample = sample_of(tmp_path)
-    other = Live(policy_hash="x", ca_fingerprint="y", trust_sha256="z")
-    monkeypatch.setattr(Gateway, "status", lambda _: other)
-    with pytest.raises(HostError, match="something else is live"):
-        sample.resource.create(sample.inputs)
 
 
 def test_preview_shows_the_hash_of_a_known_policy(tmp_path):
