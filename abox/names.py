@@ -90,12 +90,12 @@ def is_reserved(name: str) -> bool:
 
 def is_public_suffix(name: str) -> bool:
     """Whether anybody can register or publish below a normalised name (`com`, `co.uk`)."""
-    return bool(_suffixes(only_icann=False).is_public(name))
+    return bool(_suffixes_for(name, only_icann=False).is_public(name))
 
 
 def is_registry_suffix(name: str) -> bool:
     """Whether the name belongs to a registry (`co.uk`), not to a company that rents out names."""
-    return bool(_suffixes(only_icann=True).is_public(name))
+    return bool(_suffixes_for(name, only_icann=True).is_public(name))
 
 
 def public_suffix_below(name: str) -> str | None:
@@ -138,7 +138,16 @@ def _suffixes_below() -> dict[str, str]:
     return below
 
 
+def _suffixes_for(name: str, *, only_icann: bool) -> PublicSuffixList:
+    """The list to look a normalised name up in."""
+    return _suffixes(only_icann=only_icann, encoded="xn--" in name)
+
+
 @cache
-def _suffixes(*, only_icann: bool) -> PublicSuffixList:
-    """The public suffix list that the library bundles: no look-up, no download."""
-    return PublicSuffixList(only_icann=only_icann)
+def _suffixes(*, only_icann: bool, encoded: bool) -> PublicSuffixList:
+    """The public suffix list that the library bundles: no look-up, no download.
+
+    Encoding its names takes the library most of the time, and every process reads it: so only
+    where a name could match an encoded one.
+    """
+    return PublicSuffixList(only_icann=only_icann, accept_encoded_idn=encoded)

@@ -35,7 +35,9 @@ PRELOADED = (
     "pulumi_docker",
     "pulumi_command",
     "pulumi_libvirt",
-    "pydantic",
+    "pydantic.main",
+    "cryptography.x509",
+    "publicsuffixlist",
 )
 """What programs and plugins import, none of which starts a thread.
 

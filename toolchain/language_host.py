@@ -225,8 +225,10 @@ class Children:
                     arguments, environment=environment, directory=directory, piped=piped
                 )
             self._running.add(process)
-        if not context.add_callback(lambda: self.end(process)):
-            self.end(process)
+        # The thread that tells of a call's end serves all calls: it must not wait for a process.
+        ender = threading.Thread(target=self.end, args=(process,))
+        if not context.add_callback(ender.start):
+            ender.start()
         return process
 
     def end(self, process: Process) -> None:

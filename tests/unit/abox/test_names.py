@@ -1,10 +1,13 @@
 """Host names: one normal form for what people write and what arrives on the wire."""
 
 import re
+from importlib import resources
 
+import publicsuffixlist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from publicsuffixlist import PublicSuffixList
 
 from abox.addresses import ends_in_number, parse_any_literal
 from abox.name_shape import NAME_MAX, NAME_REGEX, RESERVED_SUFFIXES
@@ -185,3 +188,16 @@ def test_a_zone_with_rented_names_below_it_is_known() -> None:
     assert below.endswith(".amazonaws.com")
     assert public_suffix_below("example.com") is None
     assert public_suffix_below("wild.test") is None
+
+
+def test_every_rule_of_the_suffix_list_is_found_as_it_stands_in_a_request() -> None:
+    """The lists without encoded names answer as the whole ones do, for all names of the rules."""
+    text = resources.files(publicsuffixlist).joinpath("public_suffix_list.dat").read_text("utf-8")
+    rules = [line.split()[0] for line in text.splitlines() if line and not line.startswith("//")]
+    hosts = [rule.lstrip("!").removeprefix("*.").encode("idna").decode() for rule in rules]
+    assert sum("xn--" in host for host in hosts) > 400
+    for only_icann, judge in ((False, is_public_suffix), (True, is_registry_suffix)):
+        whole = PublicSuffixList(only_icann=only_icann)
+        for host in hosts:
+            for name in (host, f"a.{host}", f"b.a.{host}"):
+                assert judge(name) == whole.is_public(name), name
