@@ -170,13 +170,20 @@ def parse_command(
     arguments: Sequence[str], environment: Mapping[str, str], directory: str
 ) -> Program | None:
     """What a command line asks for; None if a copy of this interpreter can't be that."""
-    if list(arguments[:2]) != [sys.executable, "-u"] or _early(environment) != _early(os.environ):
+    interpreter, *words = arguments
+    if words[:1] != ["-u"] or not _is_own(Path(interpreter)):
         return None
-    is_module = arguments[2] == "-m"
-    target, *rest = arguments[3 if is_module else 2 :]
-    if not is_module and target.startswith("-"):
+    is_module = words[1] == "-m"
+    target, *rest = words[2 if is_module else 1 :]
+    if target.startswith("-") or _early(environment) != _early(os.environ):
         return None
     return Program(target, is_module, rest, dict(environment), directory)
+
+
+def _is_own(interpreter: Path) -> bool:
+    """Whether a path leads to this interpreter in this virtual environment."""
+    own = Path(sys.executable)  # a link to the system's, so its folder is what counts
+    return interpreter.name == own.name and interpreter.parent.resolve() == own.parent.resolve()
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:

@@ -239,6 +239,16 @@ print(len(os.listdir("/proc/self/fd")) - before)
     assert said.splitlines() == ["-9", "None", "0"]
 
 
+def test_an_interpreter_is_known_by_another_path(tmp_path: Path) -> None:
+    """A checkout that is reached through a link has the same virtual environment."""
+    own = Path(sys.executable)
+    (tmp_path / "link").symlink_to(own.parent.parent)
+    other = str(tmp_path / "link" / own.parent.name / own.name)
+    program = fork_server.parse_command([other, "-u", "program.py", "x"], os.environ, "/")
+    assert program is not None
+    assert (program.target, program.arguments) == ("program.py", ["x"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables"),
     [
