@@ -82,9 +82,11 @@ class Forked:
         with self._lock:
             if self._code is None and select.select([self._status], [], [], 0)[0]:
                 said = os.read(self._status, _INTS.itemsize)
-                # The server ends its copies when it ends, and that is all that is known then.
-                self._code = array.array("i", said)[0] if said else -signal.SIGKILL
                 os.close(self._status)
+                if not said:  # nobody can say any more how it ends, so it ends now
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(self.pid, signal.SIGKILL)
+                self._code = array.array("i", said)[0] if said else -signal.SIGKILL
             return self._code
 
     def wait(self) -> int:
@@ -122,7 +124,7 @@ class ForkServer:
 
         Returns:
             The copy; None if only an interpreter of its own can be what was asked for, or if the
-            server has ended.
+            server has ended or can't fork.
         """
         program = parse_command(arguments, environment, directory or str(Path.cwd()))
         if program is None:
@@ -144,7 +146,7 @@ class ForkServer:
     def _ask(self, program: Program, files: list[int]) -> int:
         """Process id of the copy that the server makes.
 
-        Raises: OSError if the server has ended.
+        Raises: OSError if the server has ended or can't fork.
         """
         asked = os.memfd_create("program")
         try:
@@ -154,9 +156,10 @@ class ForkServer:
                 said = self._channel.recv(_INTS.itemsize)
         finally:
             os.close(asked)
-        if not said:
-            raise ConnectionResetError("the fork server has ended")
-        return array.array("i", said)[0]
+        pid: int = array.array("i", said)[0] if said else 0
+        if pid <= 0:
+            raise ConnectionResetError("the fork server has ended, or can't fork")
+        return pid
 
 
 def _pipe(ours: contextlib.ExitStack) -> tuple[IO[bytes], int]:
@@ -262,19 +265,26 @@ class _Server:
         if not message:
             self._end()
         asked, *output, told = files
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # the owner gets a clear error where it tries the same
+            pid = -1
         if pid == 0:
             self.channel.detach()
             with os.fdopen(asked, "rb", closefd=False) as text:
                 text.seek(0)
                 return Program(**json.load(text)), output
-        os.setpgid(pid, pid)  # before anybody can want to end it
+        if pid > 0:
+            os.setpgid(pid, pid)  # before anybody can want to end it
         for number in (asked, *output):
             os.close(number)
-        copy = os.pidfd_open(pid)
-        self.copies[copy] = (pid, told)
         with contextlib.suppress(OSError):
             self.channel.send(array.array("i", [pid]).tobytes())
+        if pid < 0:
+            os.close(told)
+            return None
+        copy = os.pidfd_open(pid)
+        self.copies[copy] = (pid, told)
         return copy
 
     def _end(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Mapping
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -227,16 +229,37 @@ def start():
     return forks.start(command, environment=dict(os.environ), piped=True)
 copy = start()
 os.kill(int(copy.stdout.readline()), 9)
-print(copy.wait())
+print(copy.wait(), copy.stdout.read())
 copy.stdout.close()
 copy.stderr.close()
 print(start())
 print(len(os.listdir("/proc/self/fd")) - before)
 """
     script = tmp_path / "program.py"
-    script.write_text("import os, time; print(os.getppid()); time.sleep(1)")
+    script.write_text("import os, time; print(os.getppid()); time.sleep(50); print('survived')")
     said = said_by(owner(tmp_path, body), {"PROGRAM": str(script)})
-    assert said.splitlines() == ["-9", "None", "0"]
+    assert said.splitlines() == ["-9 b''", "None", "0"]
+
+
+def test_a_server_that_cant_fork_refuses_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = fork_server._Server(theirs, [])
+
+    def no_process() -> int:
+        raise BlockingIOError("no process is left")
+
+    monkeypatch.setattr(os, "fork", no_process)
+    with ours, theirs, futures.ThreadPoolExecutor() as pool:
+        command = [sys.executable, "-u", str(tmp_path)]
+        for _ in range(2):
+            asked = pool.submit(
+                fork_server.ForkServer(ours).start, command, environment=os.environ, piped=True
+            )
+            assert server._fork() is None
+            assert asked.result(timeout=10) is None
+    assert server.copies == {}
 
 
 def test_an_interpreter_is_known_by_another_path(tmp_path: Path) -> None:
