@@ -515,8 +515,8 @@ def engine_address(arguments: Sequence[str]) -> str:
     return positional[-1] if positional else ""
 
 
-def main(arguments: Sequence[str], exec_script: Path, forks: ForkServer) -> NoReturn:
-    """Entry of `pulumi-language-python`."""
+def main(arguments: Sequence[str], exec_script: Path, forks: ForkServer | None = None) -> NoReturn:
+    """Entry of `pulumi-language-python`; without a fork server everything starts by itself."""
     version = importlib.metadata.version("pulumi")
     engine = engine_address(arguments)
     serve(LanguageHost(version=version, engine=engine, exec_script=exec_script, forks=forks))
