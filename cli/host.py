@@ -4,6 +4,7 @@ Every call takes a list of arguments (never a shell line), and every wait has an
 a person in front of a terminal.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -13,9 +14,13 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import NoReturn, cast
 
-from toolchain.shell import Finished, missing, run
+from toolchain import shell
+from toolchain.shell import Finished, missing
 
 __all__ = ["Finished", "Running", "interrupt", "piped", "pipes", "replace", "run", "running"]
+
+run = functools.partial(shell.run, timeout_s=30.0)
+"""`shell.run` for somebody who waits in front of a terminal: not so long, unless told."""
 
 
 def replace(arguments: Sequence[str]) -> NoReturn:

@@ -11,7 +11,6 @@ exit codes, messages and atexit handlers are those of a worker.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import importlib
@@ -22,6 +21,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,8 @@ OWN = ("abox", "toolchain")
 READ_EARLY = ("GRPC_", "LANG", "LC_", "LD_", "OTEL_", "PROTOCOL_", "PYTHON", "TRACEPARENT")
 """Beginnings of variables that an interpreter, or what is preloaded, reads when it starts."""
 
-_INTS = array.array("i")
+_INT = struct.Struct("i")
+"""A process id or an exit code, on its way between owner and server."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ class Forked:
         """Exit code (negative: the signal that ended it); None while it runs."""
         with self._lock:
             if self._code is None and select.select([self._status], [], [], 0)[0]:
-                said = os.read(self._status, _INTS.itemsize)
+                said = os.read(self._status, _INT.size)
                 os.close(self._status)
                 if not said:  # nobody can say any more how it ends, so it ends now
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(self.pid, signal.SIGKILL)
-                self._code = array.array("i", said)[0] if said else -signal.SIGKILL
+                self._code = _INT.unpack(said)[0] if said else -signal.SIGKILL
             return self._code
 
     def wait(self) -> int:
@@ -110,7 +111,7 @@ class ForkServer:
         arguments: Sequence[str],
         *,
         environment: Mapping[str, str],
-        directory: str | None = None,
+        directory: Path | None = None,
         piped: bool = False,
     ) -> Forked | None:
         """Start `python -u PROGRAM …` or `python -u -m MODULE …` as a copy of the server.
@@ -126,7 +127,7 @@ class ForkServer:
             The copy; None if only an interpreter of its own can be what was asked for, or if the
             server has ended or can't fork.
         """
-        program = parse_command(arguments, environment, directory or str(Path.cwd()))
+        program = parse_command(arguments, environment, str(directory or Path.cwd()))
         if program is None:
             return None
         with contextlib.ExitStack() as ours:
@@ -153,10 +154,10 @@ class ForkServer:
             os.write(asked, json.dumps(vars(program)).encode())
             with self._lock:
                 socket.send_fds(self._channel, [b"?"], [asked, *files])
-                said = self._channel.recv(_INTS.itemsize)
+                said = self._channel.recv(_INT.size)
         finally:
             os.close(asked)
-        pid: int = array.array("i", said)[0] if said else 0
+        pid: int = _INT.unpack(said)[0] if said else 0
         if pid <= 0:
             raise ConnectionResetError("the fork server has ended, or can't fork")
         return pid
@@ -255,7 +256,7 @@ class _Server:
         pid, told = self.copies.pop(number)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with contextlib.suppress(OSError):  # nobody asks any more
-            os.write(told, array.array("i", [code]).tobytes())
+            os.write(told, _INT.pack(code))
         os.close(told)
         os.close(number)
 
@@ -279,7 +280,7 @@ class _Server:
         for number in (asked, *output):
             os.close(number)
         with contextlib.suppress(OSError):
-            self.channel.send(array.array("i", [pid]).tobytes())
+            self.channel.send(_INT.pack(pid))
         if pid < 0:
             os.close(told)
             return None

@@ -215,10 +215,7 @@ class Children:
             process: Process | None = None
             if self._forks is not None:
                 process = self._forks.start(
-                    arguments,
-                    environment=environment,
-                    directory=None if directory is None else str(directory),
-                    piped=piped,
+                    arguments, environment=environment, directory=directory, piped=piped
                 )
             if process is None:
                 process = shell.child(
